@@ -1,0 +1,116 @@
+"""The web and worker programs: started, watched, and started again when they die."""
+
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from embedded.children import Group, Surroundings
+
+_WINDOW_SECONDS = 60
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 15
+
+
+class Pauses:
+    """How long to wait before starting something again: longer the more often it died.
+
+    Half a second after the first death within a minute, doubling up to 15 s; that makes eight
+    starts a minute at most.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._deaths: deque[float] = deque()
+        self._over_at = 0.0
+
+    def begin(self) -> float:
+        """Note a death; return the seconds until `are_over`."""
+        now = self._clock()
+        while self._deaths and now - self._deaths[0] > _WINDOW_SECONDS:
+            self._deaths.popleft()
+        self._deaths.append(now)
+        pause = _FIRST_PAUSE_SECONDS * 2 ** (len(self._deaths) - 1)
+        self._over_at = now + min(pause, _LONGEST_PAUSE_SECONDS)
+        return self._over_at - now
+
+    @property
+    def are_over(self) -> bool:
+        """Whether it may be started again."""
+        return self._clock() >= self._over_at
+
+
+class Revivable(Protocol):
+    """What can die and be started again."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+
+    def revive(self) -> None:
+        """Start it again after it died."""
+
+
+class Program:
+    """One program with all its descendants, from ``with`` to its end."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], around: Surroundings, *, stop_seconds: float
+    ) -> None:
+        """Describe it; `stop_seconds` is what it gets between SIGTERM and being killed."""
+        self.name = name
+        self._command = command
+        self._around = around
+        self._stop_seconds = stop_seconds
+        self._group: Group | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self._group is not None and self._group.is_alive
+
+    def revive(self) -> None:
+        """Start it, after ending what its last run may have left."""
+        if self._group:
+            self._group.kill()
+        self._group = Group(self._command, self._around)
+
+    def __enter__(self) -> "Program":
+        self.revive()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        if self._group:
+            self._group.stop([(signal.SIGTERM, self._stop_seconds)])
+
+
+class Watch:
+    """Looks after something revivable; `look` is called every now and then."""
+
+    def __init__(self, watched: Revivable, say: Callable[[str], None]) -> None:
+        self.watched = watched
+        self._say = say
+        self._pauses = Pauses()
+        self._is_down = False
+
+    def look(self) -> bool:
+        """Start it again if it has died and its pause is over; return whether it was started.
+
+        Raises:
+            CannotStart: it does not start.
+
+        """
+        if self.watched.is_alive:
+            self._is_down = False
+        elif not self._is_down:
+            self._is_down = True
+            self._say(f"{self.watched.name} ended, starting again in {self._pauses.begin():.1f} s")
+        elif self._pauses.are_over:
+            self._is_down = False
+            self.watched.revive()
+            return True
+        return False
