@@ -1,0 +1,177 @@
+"""Checks of the settings; Django runs them before commands, `manage.py check` runs nothing else.
+
+An error (`rethread.E…`) stops the command with its sentence and a hint, a warning (`rethread.W…`)
+is shown. Those tagged `deploy` come with `manage.py check --deploy` only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from django.conf import settings
+from django.core import checks
+from django.core.checks import CheckMessage
+from django.core.exceptions import ImproperlyConfigured
+
+SECRET_KEY_MIN_CHARS = 50
+_SLOW_REDIS_SECONDS = 1.0
+
+_POSITIVE = (
+    "MAX_BODY_BYTES",
+    "MAX_QUERY_CHARS",
+    "MAX_ANSWER_CHARS",
+    "MAX_PAYLOAD_BYTES",
+    "MAX_JSON_DEPTH",
+    "MAX_ARTIFACTS",
+    "MAX_ARTIFACT_BYTES",
+    "MAX_METADATA_KEYS",
+    "MEMORY_TTL_HOURS",
+    "MEMORY_MAX_RECENT_MESSAGES",
+    "MEMORY_COMPRESSION_THRESHOLD",
+    "MEMORY_WINDOW_TURNS",
+    "MEMORY_CHECK_SECONDS",
+    "MEMORY_LEASE_SECONDS",
+    "CONTEXT_TOKEN_BUDGET",
+    "CONTEXT_MAX_TOKEN_BUDGET",
+    "CONTEXT_PART_MAX_CHARS",
+    "REDIS_TIMEOUT_SECONDS",
+    "REDIS_BREAKER_SECONDS",
+)
+# Each must not be larger than the one after it.
+_ASCENDING = (
+    ("MEMORY_MAX_RECENT_MESSAGES", "MEMORY_COMPRESSION_THRESHOLD", "MEMORY_WINDOW_TURNS"),
+    ("CONTEXT_TOKEN_BUDGET", "CONTEXT_MAX_TOKEN_BUDGET"),
+    ("MAX_PAYLOAD_BYTES", "MAX_BODY_BYTES"),
+    ("MAX_ARTIFACT_BYTES", "MAX_BODY_BYTES"),
+)
+
+
+@checks.register
+def secret_key(**_: Any) -> list[CheckMessage]:
+    """E001 no SECRET_KEY; W001 one that could be guessed."""
+    try:
+        key = settings.SECRET_KEY
+    except ImproperlyConfigured:
+        key = ""
+    make_one = (
+        "Set SECRET_KEY in the environment or in .env to a random text that stays the same, as "
+        "`python -c 'import secrets; print(secrets.token_urlsafe(64))'` prints one."
+    )
+    if not key:
+        return [checks.Error("SECRET_KEY is not set.", hint=make_one, id="rethread.E001")]
+    if len(key) < SECRET_KEY_MIN_CHARS:
+        says = f"SECRET_KEY has {len(key)} characters; it needs {SECRET_KEY_MIN_CHARS}."
+        return [checks.Warning(says, hint=make_one, id="rethread.W001")]
+    return []
+
+
+@checks.register
+def database_url(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """E002 nothing says where the database is: an error for what needs it, else a remark."""
+    if os.environ.get("DATABASE_URL"):
+        return []
+    kind = checks.Error if databases else checks.Info
+    return [
+        kind(
+            "DATABASE_URL is not set, and no `make up` is running on RETHREAD_DATA_DIR.",
+            hint="Start `make up`, or set DATABASE_URL to postgres://user:password@host/name.",
+            id="rethread.E002",
+        )
+    ]
+
+
+@checks.register
+def positive_numbers(**_: Any) -> Iterator[CheckMessage]:
+    """E003 a limit, time or budget that is zero or less."""
+    for name in _POSITIVE:
+        value = getattr(settings, name)
+        if value <= 0:
+            yield checks.Error(
+                f"{name} is {value}; it must be more than 0.",
+                hint="Take it out of the environment for its default (.env.example).",
+                id="rethread.E003",
+            )
+
+
+@checks.register
+def ascending_numbers(**_: Any) -> Iterator[CheckMessage]:
+    """E004 a number that may not be larger than another is."""
+    for names in _ASCENDING:
+        for smaller, larger in pairwise(names):
+            low, high = getattr(settings, smaller), getattr(settings, larger)
+            if low > high:
+                yield checks.Error(
+                    f"{smaller} is {low}, more than {larger}, which is {high}.",
+                    hint=f"Lower {smaller} or raise {larger}.",
+                    id="rethread.E004",
+                )
+
+
+@checks.register
+def jobs(**_: Any) -> Iterator[CheckMessage]:
+    """E005 jobs that would run twice at once; E006 nobody to run them."""
+    timeout, retry = settings.Q_CLUSTER["timeout"], settings.Q_CLUSTER["retry"]
+    if retry <= timeout:
+        yield checks.Error(
+            f"JOB_RETRY_SECONDS is {retry}, not more than JOB_TIMEOUT_SECONDS, which is {timeout}: "
+            "a slow job would be started again while it runs.",
+            hint=f"Set JOB_RETRY_SECONDS to {timeout * 3 // 2} or more.",
+            id="rethread.E005",
+        )
+    if min(timeout, settings.Q_CLUSTER["workers"]) < 1:
+        yield checks.Error("WORKERS and JOB_TIMEOUT_SECONDS must be 1 or more.", id="rethread.E006")
+
+
+@checks.register
+def redis_waits(**_: Any) -> Iterator[CheckMessage]:
+    """W002 a Redis that hangs would hold up every request."""
+    wait = settings.REDIS_TIMEOUT_SECONDS
+    if wait > _SLOW_REDIS_SECONDS:
+        yield checks.Warning(
+            f"REDIS_TIMEOUT_SECONDS is {wait}: that long a request waits for a Redis that hangs.",
+            hint="Redis is a cache here; 0.2 is enough in one data centre.",
+            id="rethread.W002",
+        )
+
+
+@checks.register
+def key_prefix(**_: Any) -> Iterator[CheckMessage]:
+    """E007 a prefix with a brace takes the thread id's place in choosing the cluster slot."""
+    if set("{}") & set(settings.MEMORY_KEY_PREFIX) or not settings.MEMORY_KEY_PREFIX:
+        yield checks.Error(
+            "MEMORY_KEY_PREFIX is empty or has a brace in it.",
+            hint="Use letters, digits, `_`, `-` and `:`.",
+            id="rethread.E007",
+        )
+
+
+@checks.register(deploy=True)
+def https(**_: Any) -> Iterator[CheckMessage]:
+    """W003 plain HTTP; W004 an origin that HTTPS makes useless."""
+    if not settings.HTTPS:
+        yield checks.Warning(
+            "HTTPS is off: tokens and conversations would cross the network readable.",
+            hint="Put TLS in front and set HTTPS=1 (TRUST_FORWARDED_PROTO=1 behind a proxy that "
+            "sets X-Forwarded-Proto itself).",
+            id="rethread.W003",
+        )
+    elif any(origin.startswith("http://") for origin in settings.CSRF_TRUSTED_ORIGINS):
+        yield checks.Warning(
+            "CSRF_TRUSTED_ORIGINS trusts an http:// origin although HTTPS is on.",
+            hint="Write the origins with https://.",
+            id="rethread.W004",
+        )
+
+
+@checks.register(deploy=True)
+def any_host(**_: Any) -> Iterator[CheckMessage]:
+    """W005 the Host header of any caller is believed."""
+    if "*" in settings.ALLOWED_HOSTS:
+        yield checks.Warning(
+            "ALLOWED_HOSTS has `*`: links in answers would name whatever host a caller sends.",
+            hint="List the names that the site is reached by.",
+            id="rethread.W005",
+        )

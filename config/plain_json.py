@@ -1,0 +1,113 @@
+"""JSON in one documented form, whatever Python handed over.
+
+| from | to |
+|---|---|
+| `datetime` (naive ones are taken as UTC), `date`, `time` | ISO 8601, `2026-11-30T09:00:00Z` |
+| `timedelta` | ISO 8601 duration, `P0DT00H01M30S` |
+| `Decimal` | its digits as a string, `"1.10"` |
+| `UUID` | its hyphenated string |
+| `bytes` | base64 string |
+| NaN, Infinity | null |
+| NUL and lone surrogates in strings | U+FFFD, visible as `�` |
+| tuple, set, frozenset (sorted), mapping | list, list, object with string keys |
+| enum | its value |
+| anything else | `str(value)` |
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import enum
+import json
+import math
+import re
+import uuid
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import orjson
+from django.utils.duration import duration_iso_string
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+class TooDeep(ValueError):
+    """A value is nested deeper than `max_depth`."""
+
+
+def clean_text(text: str) -> str:
+    """Replace what PostgreSQL and UTF-8 refuse (NUL, lone surrogates) by U+FFFD."""
+    return _UNSTORABLE.sub("\ufffd", text) if _UNSTORABLE.search(text) else text
+
+
+def to_plain(value: Any, max_depth: int = 100) -> Any:
+    """Return `value` as JSON can hold it, by the table above.
+
+    Raises `TooDeep` when it is nested deeper than `max_depth`.
+    """
+    kind = type(value)
+    if kind is str:
+        return clean_text(value)
+    if kind is bool or kind is int or value is None:
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else None
+    if max_depth <= 0:
+        raise TooDeep("nested too deeply")
+    if isinstance(value, Mapping):
+        return {clean_text(_key(k)): to_plain(v, max_depth - 1) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item, max_depth - 1) for item in value]
+    if isinstance(value, set | frozenset):
+        return [to_plain(item, max_depth - 1) for item in sorted(value, key=repr)]
+    return _scalar(value, max_depth)
+
+
+def _key(key: Any) -> str:
+    plain = key if isinstance(key, str) else _scalar(key, 1) if key is not None else "null"
+    return plain if isinstance(plain, str) else json.dumps(plain)
+
+
+def _scalar(value: Any, max_depth: int) -> Any:  # noqa: C901  a table in code
+    if isinstance(value, enum.Enum):
+        return to_plain(value.value, max_depth - 1)
+    if isinstance(value, dt.datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+        return aware.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, dt.timedelta):
+        return duration_iso_string(value)
+    if isinstance(value, Decimal):
+        return str(value) if value.is_finite() else None
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(bytes(value)).decode("ascii")
+    if isinstance(value, str):
+        return clean_text(str.__str__(value))
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return to_plain(float(value))
+    if hasattr(value, "item") and callable(value.item):  # numpy's scalars
+        return to_plain(value.item(), max_depth - 1)
+    return clean_text(str(value))
+
+
+def canonical_bytes(value: Any) -> bytes:
+    """Return plain JSON with sorted keys and no spaces: equal values give equal bytes."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # an integer past 64 bits
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def dump_bytes(value: Any) -> bytes:
+    """Return plain JSON as UTF-8; also of integers that orjson refuses."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_UTC_Z)
+    except TypeError:
+        return json.dumps(to_plain(value), separators=(",", ":"), ensure_ascii=False).encode()

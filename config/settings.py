@@ -1,0 +1,380 @@
+"""Every setting of Rethread, read from the environment through one schema.
+
+Order of precedence: the process's environment, then a `.env` file beside `manage.py`
+(`RETHREAD_ENV_FILE` names another), then what a running `make up` has left for commands that
+run beside it. `.env.example` lists each variable with its default and meaning.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import environ
+import structlog
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from embedded.running import running_environment
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+env = environ.Env(
+    # The site
+    SECRET_KEY=(str, ""),
+    DEBUG=(bool, False),
+    ALLOWED_HOSTS=(list, ["localhost", "127.0.0.1", "[::1]"]),
+    CSRF_TRUSTED_ORIGINS=(list, []),
+    HTTPS=(bool, False),
+    TRUST_FORWARDED_PROTO=(bool, False),
+    LOG_LEVEL=(str, "INFO"),
+    LOG_FORMAT=(str, "json"),
+    METRICS_TOKEN=(str, ""),
+    RETHREAD_DATA_DIR=(str, str(BASE_DIR / ".data")),
+    RETHREAD_ENV_FILE=(str, str(BASE_DIR / ".env")),
+    # Stores
+    DATABASE_URL=(str, ""),
+    DATABASE_PREPARE_THRESHOLD=(int, 3),
+    DATABASE_STATEMENT_TIMEOUT_SECONDS=(int, 30),
+    DATABASE_LOCK_TIMEOUT_SECONDS=(int, 10),
+    DATABASE_CONN_MAX_AGE_SECONDS=(int, 60),
+    REDIS_URL=(str, ""),
+    REDIS_TIMEOUT_SECONDS=(float, 0.2),
+    REDIS_BREAKER_SECONDS=(float, 2.0),
+    DYNAMODB_ENDPOINT_URL=(str, ""),
+    AWS_REGION=(str, "us-east-1"),
+    # People and keys
+    PRINCIPAL_CACHE_SECONDS=(int, 30),
+    PEOPLE_MADE_ON_FIRST_USE=(bool, True),
+    TOKEN_TTL_HOURS=(int, 10),
+    LOGIN_RATE=(str, "10/min"),
+    # Conversation memory
+    MEMORY_TTL_HOURS=(int, 24),
+    MEMORY_MAX_RECENT_MESSAGES=(int, 10),
+    MEMORY_COMPRESSION_THRESHOLD=(int, 20),
+    MEMORY_KEY_PREFIX=(str, "chat_conversation"),
+    MEMORY_WINDOW_TURNS=(int, 40),
+    MEMORY_CHECK_SECONDS=(int, 30),
+    MEMORY_LEASE_SECONDS=(float, 2.0),
+    CONTEXT_TOKEN_BUDGET=(int, 2000),
+    CONTEXT_MAX_TOKEN_BUDGET=(int, 200_000),
+    CONTEXT_PART_MAX_CHARS=(int, 20_000),
+    FENCE_KEY=(str, ""),
+    # Limits at the door; each answers 413 or 422 and names its number
+    MAX_BODY_BYTES=(int, 16 * 1024 * 1024),
+    MAX_QUERY_CHARS=(int, 4_000_000),
+    MAX_ANSWER_CHARS=(int, 4_000_000),
+    MAX_PAYLOAD_BYTES=(int, 8 * 1024 * 1024),
+    MAX_JSON_DEPTH=(int, 100),
+    MAX_ARTIFACTS=(int, 50),
+    MAX_ARTIFACT_BYTES=(int, 64 * 1024),
+    MAX_METADATA_KEYS=(int, 16),
+    # Jobs
+    WORKERS=(int, 2),
+    JOB_TIMEOUT_SECONDS=(int, 120),
+    JOB_RETRY_SECONDS=(int, 180),
+)
+
+if Path(env("RETHREAD_ENV_FILE")).is_file():
+    environ.Env.read_env(env("RETHREAD_ENV_FILE"))
+DATA_DIR = Path(env("RETHREAD_DATA_DIR"))
+environ.Env.ENVIRON.update(
+    {
+        name: value
+        for name, value in running_environment(DATA_DIR).items()
+        if name not in environ.Env.ENVIRON
+    }
+)
+
+# --- The site -----------------------------------------------------------------------------
+
+DEBUG = env("DEBUG")
+SECRET_KEY = env("SECRET_KEY")
+ALLOWED_HOSTS = env("ALLOWED_HOSTS")
+CSRF_TRUSTED_ORIGINS = env("CSRF_TRUSTED_ORIGINS")
+ROOT_URLCONF = "config.urls"
+WSGI_APPLICATION = "config.wsgi.application"
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en"
+USE_I18N = True
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+AUTH_USER_MODEL = "rbac.User"
+AUTHENTICATION_BACKENDS = ["rbac.backends.TenantBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+LOGIN_URL = "admin:login"
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django_prometheus",
+    "django_q",
+    "django_structlog",
+    "drf_spectacular",
+    "knox",
+    "rest_framework",
+    "config.apps.ConfigConfig",
+    "rbac.apps.RbacConfig",
+    "conversations.apps.ConversationsConfig",
+]
+
+MIDDLEWARE = [
+    "django_prometheus.middleware.PrometheusBeforeMiddleware",
+    "config.middleware.RequestIDMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django_prometheus.middleware.PrometheusAfterMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+STATIC_URL = "static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"
+        if DEBUG
+        else "whitenoise.storage.CompressedManifestStaticFilesStorage"
+    },
+}
+WHITENOISE_MANIFEST_STRICT = False
+
+HTTPS = env("HTTPS")
+SESSION_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_SECURE = HTTPS
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
+SECURE_HSTS_PRELOAD = HTTPS
+SECURE_PROXY_SSL_HEADER = (
+    ("HTTP_X_FORWARDED_PROTO", "https") if env("TRUST_FORWARDED_PROTO") else None
+)
+SECURE_REDIRECT_EXEMPT = [r"^health/"]
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "object-src": ["'none'"],
+        "base-uri": ["'none'"],
+        "form-action": ["'self'"],
+        "frame-ancestors": ["'none'"],
+    }
+}
+
+# --- Stores -------------------------------------------------------------------------------
+
+DATABASES: dict[str, dict[str, Any]] = {
+    "default": {
+        **env.db_url_config(env("DATABASE_URL") or "postgres://rethread@localhost:5432/rethread"),
+        "CONN_MAX_AGE": env("DATABASE_CONN_MAX_AGE_SECONDS"),
+        "CONN_HEALTH_CHECKS": True,
+        "DISABLE_SERVER_SIDE_CURSORS": True,
+    }
+}
+DATABASES["default"]["ENGINE"] = "django.db.backends.postgresql"
+DATABASES["default"].setdefault("OPTIONS", {}).update(
+    {
+        "server_side_binding": True,
+        # None behind a PgBouncer older than 1.21, which can't carry prepared statements.
+        "prepare_threshold": env("DATABASE_PREPARE_THRESHOLD") or None,
+        "connect_timeout": 5,
+        "application_name": "rethread",
+        "options": (
+            f"-c statement_timeout={env('DATABASE_STATEMENT_TIMEOUT_SECONDS') * 1000}"
+            f" -c lock_timeout={env('DATABASE_LOCK_TIMEOUT_SECONDS') * 1000}"
+        ),
+    }
+)
+
+REDIS_URL = env("REDIS_URL") or "redis://localhost:6379/0"
+REDIS_TIMEOUT_SECONDS = env("REDIS_TIMEOUT_SECONDS")
+REDIS_BREAKER_SECONDS = env("REDIS_BREAKER_SECONDS")
+CACHES = {
+    "default": {
+        "BACKEND": "django_redis.cache.RedisCache",
+        "LOCATION": REDIS_URL,
+        "KEY_PREFIX": "cache",
+        "OPTIONS": {
+            "SOCKET_CONNECT_TIMEOUT": REDIS_TIMEOUT_SECONDS,
+            "SOCKET_TIMEOUT": REDIS_TIMEOUT_SECONDS,
+            "IGNORE_EXCEPTIONS": True,
+            "CONNECTION_POOL_KWARGS": {"retry": Retry(NoBackoff(), 0), "max_connections": 256},
+        },
+    }
+}
+SESSION_ENGINE = "django.contrib.sessions.backends.db"
+
+DYNAMODB_ENDPOINT_URL = env("DYNAMODB_ENDPOINT_URL")
+AWS_REGION = env("AWS_REGION")
+
+# --- People and keys ----------------------------------------------------------------------
+
+PRINCIPAL_CACHE_SECONDS = min(env("PRINCIPAL_CACHE_SECONDS"), 30)
+PEOPLE_MADE_ON_FIRST_USE = env("PEOPLE_MADE_ON_FIRST_USE")
+LOGIN_RATE = env("LOGIN_RATE")
+KNOX_TOKEN_MODEL = "rbac.AuthToken"  # noqa: S105
+# Its migrations make a table even where the model is swapped for ours.
+MIGRATION_MODULES = {"knox": None}
+REST_KNOX = {
+    "TOKEN_TTL": timedelta(hours=env("TOKEN_TTL_HOURS")),
+    "TOKEN_MODEL": KNOX_TOKEN_MODEL,
+    "AUTO_REFRESH": False,
+}
+
+# --- Conversation memory ------------------------------------------------------------------
+
+MEMORY_TTL_HOURS = env("MEMORY_TTL_HOURS")
+MEMORY_MAX_RECENT_MESSAGES = env("MEMORY_MAX_RECENT_MESSAGES")
+MEMORY_COMPRESSION_THRESHOLD = env("MEMORY_COMPRESSION_THRESHOLD")
+MEMORY_KEY_PREFIX = env("MEMORY_KEY_PREFIX")
+MEMORY_WINDOW_TURNS = env("MEMORY_WINDOW_TURNS")
+MEMORY_CHECK_SECONDS = env("MEMORY_CHECK_SECONDS")
+MEMORY_LEASE_SECONDS = env("MEMORY_LEASE_SECONDS")
+CONTEXT_TOKEN_BUDGET = env("CONTEXT_TOKEN_BUDGET")
+CONTEXT_MAX_TOKEN_BUDGET = env("CONTEXT_MAX_TOKEN_BUDGET")
+CONTEXT_PART_MAX_CHARS = env("CONTEXT_PART_MAX_CHARS")
+FENCE_KEY = env("FENCE_KEY") or SECRET_KEY
+
+# --- Limits -------------------------------------------------------------------------------
+
+MAX_BODY_BYTES = env("MAX_BODY_BYTES")
+DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
+MAX_QUERY_CHARS = env("MAX_QUERY_CHARS")
+MAX_ANSWER_CHARS = env("MAX_ANSWER_CHARS")
+MAX_PAYLOAD_BYTES = env("MAX_PAYLOAD_BYTES")
+MAX_JSON_DEPTH = env("MAX_JSON_DEPTH")
+MAX_ARTIFACTS = env("MAX_ARTIFACTS")
+MAX_ARTIFACT_BYTES = env("MAX_ARTIFACT_BYTES")
+MAX_METADATA_KEYS = env("MAX_METADATA_KEYS")
+
+# --- Jobs ---------------------------------------------------------------------------------
+
+Q_CLUSTER = {
+    "name": "rethread",
+    "orm": "default",
+    "workers": env("WORKERS"),
+    # Prefetched jobs burn their retry clock: take no more than there are workers, one at a time.
+    "queue_limit": env("WORKERS"),
+    "bulk": 1,
+    "timeout": env("JOB_TIMEOUT_SECONDS"),
+    "retry": env("JOB_RETRY_SECONDS"),
+    "max_attempts": 20,
+    "save_limit": 100,
+    "ack_failures": False,
+    "catch_up": False,
+    "poll": 0.5,
+    "label": "Jobs",
+}
+
+# --- HTTP API -----------------------------------------------------------------------------
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "rbac.authentication.TokenAuthentication",
+        "rbac.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PARSER_CLASSES": ["config.parsers.JSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["config.renderers.JSONRenderer"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "config.renderers.JSONNegotiation",
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "config.errors.problem_response",
+    "UNAUTHENTICATED_USER": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Rethread",
+    "DESCRIPTION": "Conversation memory for LLM agents.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": r"/api/v1",
+}
+
+# --- Logs ---------------------------------------------------------------------------------
+
+_shared_processors: list[Any] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.stdlib.PositionalArgumentsFormatter(),
+]
+structlog.configure(
+    processors=[
+        structlog.stdlib.filter_by_level,
+        *_shared_processors,
+        structlog.processors.StackInfoRenderer(),
+        structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+    ],
+    logger_factory=structlog.stdlib.LoggerFactory(),
+    wrapper_class=structlog.stdlib.BoundLogger,
+    cache_logger_on_first_use=True,
+)
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "json": {
+            "()": structlog.stdlib.ProcessorFormatter,
+            "foreign_pre_chain": _shared_processors,
+            "processors": [
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                structlog.processors.JSONRenderer(),
+            ],
+        },
+        "console": {
+            "()": structlog.stdlib.ProcessorFormatter,
+            "foreign_pre_chain": _shared_processors,
+            "processors": [
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+            ],
+        },
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": env("LOG_FORMAT")}},
+    "root": {"handlers": ["stderr"], "level": env("LOG_LEVEL")},
+    "loggers": {
+        # It repeats each refused request that our own access line already carries.
+        "django.request": {"level": "ERROR"},
+        # runserver's own access lines: they hold the query string.
+        "django.server": {"handlers": [], "level": "CRITICAL", "propagate": False},
+    },
+}
