@@ -1,0 +1,80 @@
+"""Log-in with a password, as the admin pages and the API use it."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth import authenticate
+from django.contrib.auth.hashers import get_hasher
+from django.test import Client
+
+from rbac.models import Role, User
+from tests.rbac.conftest import PASSWORD
+
+
+@pytest.mark.parametrize(
+    "who", [{"tenant": "acme", "user_id": "ana"}, {"username": "acme/ana"}], ids=str
+)
+def test_tenant_and_user_id_or_a_username(ana: User, who: dict[str, str]) -> None:
+    assert authenticate(None, password=PASSWORD, **who) == ana
+    assert authenticate(None, password="wrong", **who) is None
+
+
+def test_a_user_id_alone_is_of_the_default_tenant(ana: User) -> None:
+    assert authenticate(None, username="ana", password=PASSWORD) is None
+    eve = User.objects.create_user("default", "eve", PASSWORD)
+    for who in ({"username": "eve"}, {"username": "default/eve"}, {"user_id": "eve"}):
+        assert authenticate(None, password=PASSWORD, **who) == eve
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        {},
+        {"username": ""},
+        {"username": "a/b/c"},
+        {"username": "acme/a\x00"},
+        {"user_id": "a\x00"},
+        {"tenant": "\ud800", "user_id": "ana"},
+        {"username": "x" * 10_000},
+    ],
+)
+def test_impossible_names_are_nobody(ana: User, who: dict[str, str]) -> None:
+    assert authenticate(None, password=PASSWORD, **who) is None
+
+
+def test_agents_and_the_deactivated_can_not_log_in(ana: User) -> None:
+    User.objects.create_user("acme", "robot", PASSWORD, role=Role.AGENT)
+    assert authenticate(None, username="acme/robot", password=PASSWORD) is None
+    ana.deactivate()
+    assert authenticate(None, username="acme/ana", password=PASSWORD) is None
+
+
+@pytest.mark.parametrize("username", ["acme/ana", "acme/nobody", "acme/seen", "a#b", "acme/robot"])
+def test_everybody_costs_one_hash(
+    ana: User, username: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    User.objects.get_or_create_person("acme", "seen")
+    User.objects.create_user("acme", "robot", role=Role.AGENT)
+    hasher = type(get_hasher())
+    hashed: list[str] = []
+    encode = hasher.encode
+
+    def counted(self: object, password: str, *args: object, **kwargs: object) -> str:
+        hashed.append(password)
+        return encode(self, password, *args, **kwargs)
+
+    monkeypatch.setattr(hasher, "encode", counted)
+    authenticate(None, username=username, password="wrong")
+    assert len(hashed) == 1
+
+
+def test_an_admin_logs_in_to_the_admin_pages_with_a_long_name(db: None) -> None:
+    tenant, user_id = "t" * 100, "u" * 128
+    User.objects.create_user(tenant, user_id, PASSWORD, role=Role.ADMIN)
+    client = Client()
+    answer = client.post(
+        "/admin/login/?next=/admin/",
+        {"username": f"{tenant}/{user_id}", "password": PASSWORD},
+    )
+    assert (answer.status_code, answer["Location"]) == (302, "/admin/")
+    assert client.get("/admin/").status_code == 200
