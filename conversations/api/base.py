@@ -1,0 +1,93 @@
+"""What the views share: ids from the address, the person a call is for, keyset pages."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar, cast
+
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from config.errors import Invalid, validate
+from conversations.api.schemas import OwnerQuery, query_of
+from conversations.models import ConversationThread
+from rbac.principal import Principal
+
+Q = TypeVar("Q", bound=OwnerQuery)
+R = TypeVar("R")
+
+
+class MemoryView(APIView):
+    """A view on the memory of one person."""
+
+    @property
+    def principal(self) -> Principal:
+        """Who is calling."""
+        return cast(Principal, self.request.user)
+
+    def query(self, model: type[Q]) -> Q:
+        """Return the query string as `model`; raise `Invalid` for what is wrong in it."""
+        return validate(model, query_of(self.request.query_params))
+
+    def thread(self, thread_id: str, user_id: str | None) -> ConversationThread:
+        """Return a thread that the caller may see; raise `ThreadNotFound`."""
+        return ConversationThread.objects.visible_or_404(
+            self.principal, user_id, as_uuid("thread_id", thread_id)
+        )
+
+
+def in_query(model: type[OwnerQuery]) -> list[Any]:
+    """Return `model` as drf-spectacular takes the parameters of a query string."""
+    return [model]
+
+
+def as_uuid(name: str, text: str) -> uuid.UUID:
+    """Return an id of the address as a UUID; raise `Invalid` where it is none."""
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        message = "Must be a UUID, such as 0b6f2f5e-6f0a-4f0e-9d0c-2f6d6c1f9a11."
+        raise Invalid(message, errors={name: [message]}) from None
+
+
+def page(
+    request: Request,
+    rows: Sequence[R],
+    limit: int,
+    represent: Callable[[R], dict[str, Any]],
+    follow: Callable[[R], dict[str, str]],
+) -> dict[str, Any]:
+    """Return `{"results", "next"}` of `limit` + 1 rows, or fewer on the last page.
+
+    `follow` gives the query parameters by which the page after a row is asked for.
+    """
+    shown = rows[:limit]
+    following = None
+    if len(rows) > limit:
+        params = request.query_params.copy()
+        for name, value in follow(shown[-1]).items():
+            params[name] = value
+        following = request.build_absolute_uri(f"{request.path}?{params.urlencode()}")
+    return {"results": [represent(row) for row in shown], "next": following}
+
+
+def encode_cursor(at: datetime, thread_id: uuid.UUID) -> str:
+    """Return a list's place as an opaque word: microseconds and id, exactly."""
+    micros = int(at.timestamp()) * 1_000_000 + at.microsecond
+    return base64.urlsafe_b64encode(f"{micros}.{thread_id}".encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str) -> tuple[datetime, uuid.UUID]:
+    """Return the place that `encode_cursor` wrote; raise `Invalid` for anything else."""
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        micros, _, thread_id = base64.urlsafe_b64decode(padded).decode().partition(".")
+        seconds, rest = divmod(int(micros), 1_000_000)
+        at = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
+        return at, uuid.UUID(thread_id)
+    except (ValueError, OverflowError, OSError):
+        message = "Take cursor from the next of the page before."
+        raise Invalid(message, errors={"cursor": [message]}) from None

@@ -1,0 +1,106 @@
+"""What the API takes: pydantic models with allow-listed fields.
+
+A turn's own fields and limits are in `conversations.turn_input`; the shape of answers is in
+`representations.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from django.conf import settings
+from pydantic import (
+    Field,
+    StringConstraints,
+)
+
+from config.plain_json import clean_text
+from conversations.context import Focus, Format
+from conversations.turn_input import Body, Metadata, MetadataKey, MetadataValue, Title
+from conversations.turn_input import TurnIn as TurnIn
+from conversations.turns import AgentType
+
+
+class ThreadPatch(Body):
+    """What a person or an agent may change of a thread."""
+
+    user_id: str | None = None
+    title: Title | None = None
+    archived: bool | None = None
+    pinned: bool | None = None
+    metadata: Metadata | None = None
+    memory: Literal["on", "off"] | bool | None = None
+
+
+class OwnerQuery(Body):
+    """The query string of a call that takes nothing but whom it is for."""
+
+    user_id: str | None = None
+
+
+class PageQuery(OwnerQuery):
+    """A page of a list."""
+
+    limit: int = Field(default=50, ge=1, le=200)
+
+
+class ThreadsQuery(PageQuery):
+    """Which threads to list; `cursor` comes from `next` of the page before."""
+
+    agent_type: AgentType | None = None
+    status: Literal["pending"] | None = None
+    archived: Literal["true", "false", "all"] = "false"
+    pinned: bool | None = None
+    q: Annotated[str, StringConstraints(max_length=200)] = ""
+    metadata: dict[MetadataKey, MetadataValue] = Field(default_factory=dict)
+    cursor: Annotated[str, StringConstraints(max_length=200)] | None = None
+
+
+class TurnsQuery(PageQuery):
+    """Which turns to read: those past a position."""
+
+    after_position: int = Field(default=0, ge=0, le=2**31 - 1)
+
+
+class ArtifactsQuery(PageQuery):
+    """Which artifacts to read: the newest first with `latest`, else in order."""
+
+    kind: Literal["sql", "chart", "visualization", "dashboard", "definition", "file"] | None = None
+    latest: bool = False
+    after_position: int = Field(default=0, ge=0, le=2**31 - 1)
+
+
+class EventsQuery(PageQuery):
+    """Which events to read: those before an id."""
+
+    before: int | None = Field(default=None, ge=1)
+
+
+class ContextQuery(OwnerQuery):
+    """Which context view to render."""
+
+    focus: Focus = "brief"
+    token_budget: int = Field(
+        default_factory=lambda: settings.CONTEXT_TOKEN_BUDGET,
+        ge=0,
+        le=settings.CONTEXT_MAX_TOKEN_BUDGET,
+    )
+    format: Format = "text"
+    missing: Literal["error", "empty"] = "error"
+    min_position: int = Field(default=0, ge=0, le=2**31 - 1)
+
+
+def query_of(params: Any) -> dict[str, Any]:
+    """Return a query string as a plain dict; the last of a repeated name counts.
+
+    `metadata.team=x` becomes `{"metadata": {"team": "x"}}`.
+    """
+    plain: dict[str, Any] = {}
+    for name in params:
+        group, dot, key = name.partition(".")
+        value = clean_text(params[name])
+        if dot and group == "metadata":
+            plain.setdefault("metadata", {})[clean_text(key)] = value
+        else:
+            plain[name] = value
+    return plain

@@ -1,0 +1,164 @@
+"""A turn as it comes in, by HTTP, from an agent's run or from an import: fields, rules, limits.
+
+Lengths are checked against the settings, each refusal naming its number.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self
+
+from django.conf import settings
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+
+from config.errors import Invalid
+from config.plain_json import dump_bytes
+from conversations.artifacts import (
+    Artifact,
+    ArtifactError,
+    ArtifactLimits,
+    FileArtifact,
+    check_artifacts,
+    derive_artifacts,
+    to_stored,
+)
+from conversations.exceptions import TooLarge
+from conversations.turns import AgentType, Status, TurnBody
+
+Short = Annotated[str, StringConstraints(max_length=200)]
+Title = Annotated[str, StringConstraints(max_length=4_000)]
+MetadataKey = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+MetadataValue = Annotated[str, StringConstraints(max_length=500)]
+
+
+class Body(BaseModel):
+    """A JSON object or a query string: unknown fields are refused, never ignored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def _few_keys(metadata: dict[str, str]) -> dict[str, str]:
+    limit = settings.MAX_METADATA_KEYS
+    if len(metadata) > limit:
+        raise ValueError(f"metadata may have {limit} keys (MAX_METADATA_KEYS)")
+    return metadata
+
+
+def _as_text(value: Any) -> Any:
+    if not isinstance(value, str | datetime):
+        raise ValueError("must be an ISO 8601 time with an offset")
+    return value
+
+
+def _in_utc(time: datetime) -> datetime:
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is outside the years that can be kept") from None
+
+
+Metadata = Annotated[dict[MetadataKey, MetadataValue], AfterValidator(_few_keys)]
+Time = Annotated[AwareDatetime, BeforeValidator(_as_text), AfterValidator(_in_utc)]
+
+
+class TurnContent(Body):
+    """What a turn holds, whoever it is for and wherever it goes."""
+
+    agent_type: AgentType | None = None
+    query: str
+    answer: str = ""
+    artifacts: list[Artifact] | None = None
+    response_payload: Any = None
+    status: Status = Status.COMPLETE
+    waiting_for: Short | None = None
+    error_code: Short | None = None
+    revision: int = Field(default=0, ge=0, le=2**31 - 1)
+    session_id: Short | None = None
+    created_at: Time | None = None
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.waiting_for is not None and self.status is not Status.PENDING:
+            raise ValueError("waiting_for goes with status pending")
+        if self.error_code is not None and self.status is not Status.FAILED:
+            raise ValueError("error_code goes with status failed")
+        if not self.query.strip() and not self._has_file():
+            raise ValueError("query may be empty only beside a file artifact")
+        return self
+
+    def _has_file(self) -> bool:
+        return any(isinstance(artifact, FileArtifact) for artifact in self.artifacts or ())
+
+    def to_body(self) -> TurnBody:
+        """Return the turn, its artifacts checked or, where none were sent, derived.
+
+        Raises `TooLarge` and `Invalid`.
+        """
+        self._check_sizes()
+        limits = ArtifactLimits(count=settings.MAX_ARTIFACTS, bytes=settings.MAX_ARTIFACT_BYTES)
+        sent = self._sent(limits)
+        return TurnBody(
+            query=self.query,
+            answer=self.answer,
+            artifacts=sent,
+            derived=_derived(self.response_payload, limits) if sent is None else (),
+            response_payload=self.response_payload,
+            status=self.status,
+            agent_type=self.agent_type,
+            waiting_for=self.waiting_for,
+            error_code=self.error_code,
+            revision=self.revision,
+            session_id=self.session_id,
+        )
+
+    def _sent(self, limits: ArtifactLimits) -> list[dict[str, Any]] | None:
+        if self.artifacts is None:
+            return None
+        try:
+            check_artifacts(self.artifacts, self.response_payload, limits)
+        except ArtifactError as error:
+            raise _artifact_problem(error) from error
+        return to_stored(self.artifacts)
+
+    def _check_sizes(self) -> None:
+        within("query", len(self.query), "MAX_QUERY_CHARS", "characters")
+        within("answer", len(self.answer), "MAX_ANSWER_CHARS", "characters")
+        if self.response_payload is not None:
+            size = len(dump_bytes(self.response_payload))
+            within("response_payload", size, "MAX_PAYLOAD_BYTES", "bytes")
+
+
+class TurnIn(TurnContent):
+    """A turn as the agent sends it."""
+
+    user_id: str | None = None
+    expected_position: int | None = Field(default=None, ge=1, le=2**31 - 1)
+
+
+def within(field: str, size: int, setting: str, unit: str) -> None:
+    """Raise `TooLarge` when `size` is over the number of `setting`."""
+    limit = getattr(settings, setting)
+    if size > limit:
+        message = f"{field} may have {limit} {unit} ({setting}); this one has {size}."
+        raise TooLarge(message, errors={field: [message]})
+
+
+def _derived(payload: Any, limits: ArtifactLimits) -> list[dict[str, Any]]:
+    return derive_artifacts(payload, limits) if isinstance(payload, dict) else []
+
+
+def _artifact_problem(error: ArtifactError) -> Invalid | TooLarge:
+    where = ".".join(str(part) for part in error.location)
+    problem_type = TooLarge if error.code == "artifact_too_large" else Invalid
+    problem = problem_type(error.message, errors={where: [error.message]})
+    problem.code = error.code
+    return problem
