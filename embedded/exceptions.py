@@ -1,5 +1,5 @@
 """What the embedded services raise."""
 
 
-class CannotStart(Exception):  # noqa: N818 - it names what happened
+class CannotStart(Exception):
     """Something could not be started; the text says why, and what to do next."""

@@ -48,7 +48,7 @@ def printed(launcher: Launcher) -> str:
 
 
 def test_the_printed_command_gets_a_token(printed: str) -> None:
-    command = re.search(r"^  curl .*\\\n.*$", printed, re.M)
+    command = re.search(r"^  curl .*\\\n.*$", printed, re.MULTILINE)
     assert command
     answer = subprocess.run(["sh", "-c", command[0]], capture_output=True, check=True)
     assert json.loads(answer.stdout)["token"]

@@ -1,0 +1,1 @@
+"""Measures Rethread against the least that the same work can cost: `python -m benchmarks`."""

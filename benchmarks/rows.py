@@ -1,0 +1,25 @@
+"""The rows of the table by name, in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from benchmarks import in_process, lengths, lists, memory, over_http, sizes
+from benchmarks.bench import Bench
+from benchmarks.report import Line
+
+ROWS: dict[str, Callable[[Bench], Iterable[Line]]] = {
+    "append": in_process.append,
+    "context": in_process.context,
+    "context-http": over_http.context,
+    "append-http": over_http.append,
+    "lengths": lengths.measure,
+    "lists": lists.measure,
+    "bytes": sizes.measure,
+    "memory": memory.measure,
+}
+
+
+def measure(bench: Bench, names: Sequence[str]) -> list[Line]:
+    """Measure the named rows, in the table's order."""
+    return [line for name, row in ROWS.items() if name in names for line in row(bench)]
