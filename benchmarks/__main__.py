@@ -34,9 +34,12 @@ def _arguments() -> argparse.Namespace:
 
 
 def _measure(asked: argparse.Namespace) -> int:
+    import logging
+
     import django
 
     django.setup()
+    logging.getLogger("django-q").setLevel(logging.WARNING)
     from django.core.management import call_command
 
     from benchmarks import rows

@@ -71,7 +71,7 @@ class BareAppend(closing["BareAppend"]):
 
 def read(key: str) -> list[Any]:
     """Read a working set and parse its turns."""
-    raw: dict[bytes, bytes] = redis_gate.client().hgetall(key)
+    raw: Any = redis_gate.client().hgetall(key)
     turns: list[Any] = orjson.loads(
         b"[" + b",".join([raw[name] for name in raw if name[:2] == b"t:"]) + b"]"
     )

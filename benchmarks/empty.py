@@ -1,5 +1,6 @@
-"""What a request costs where nothing is done: no log-in, no store, Django REST framework's own
-parser, renderer and negotiation.
+"""What a request costs where nothing is done.
+
+No log-in and no store; parser, renderer and negotiation are Django REST framework's own.
 """
 
 from rest_framework.negotiation import DefaultContentNegotiation

@@ -20,7 +20,7 @@ TOKEN_BUDGET = 4_000
 
 
 def append(bench: Bench) -> Iterator[Line]:
-    """A turn written to a warm thread."""
+    """Write turns to a warm thread."""
     note("append in process")
     ours, theirs = bench.thread_of(WARM_TURNS), bench.thread_of(WARM_TURNS)
     numbers = count()
@@ -36,7 +36,7 @@ def append(bench: Bench) -> Iterator[Line]:
 
 
 def context(bench: Bench) -> Iterator[Line]:
-    """A context view of 20 turns from a warm working set."""
+    """Render 20 turns from a warm working set."""
     note("hot context read in process")
     thread_id = bench.thread_of(WARM_TURNS)
     key = get_conversation_memory().key(thread_id)

@@ -19,7 +19,7 @@ _LIMIT = 50
 
 
 def measure(bench: Bench) -> Iterator[Line]:
-    """The first page and a deep one at many threads, against the first at few."""
+    """Read the first page and a deep one at many threads, against the first at few."""
     few, many = bench.scale.threads
     note(f"lists at {many:,} threads")
     short = owner_of(TENANT, "few", few)

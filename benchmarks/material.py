@@ -10,7 +10,7 @@ import orjson
 
 from conversations.turns import AgentType, TurnBody
 
-_WORDS = (
+_PROSE = (
     "revenue region quarter customer order margin north south west east growth decline share"
     " product line category churn cohort retention forecast target variance budget actual month"
     " week store channel online retail wholesale partner discount price volume unit return refund"
@@ -20,7 +20,8 @@ _WORDS = (
     " gross tax currency exchange rate adjusted outlier missing value duplicate filter excluded"
     " because where which mostly driven by after before during only also still while however the"
     " the the of of and and in in to for with on from is are was were this that it at as be has"
-).split()
+)
+_WORDS = tuple(_PROSE.split())
 _TABLES = ("orders", "customers", "shipments", "invoices", "visits", "stock_levels", "contracts")
 _COLUMNS = (
     "region", "month", "revenue", "units", "margin_pct", "customer_name", "channel", "category",

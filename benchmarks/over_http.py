@@ -22,7 +22,7 @@ _EMPTY = "/empty"
 
 
 def context(bench: Bench) -> Iterator[Line]:
-    """A hot context view, asked for by an agent."""
+    """Ask for a hot context view as an agent."""
     note("hot context read over HTTP")
     thread_id = bench.thread_of(WARM_TURNS)
     path = (
@@ -38,23 +38,40 @@ def context(bench: Bench) -> Iterator[Line]:
 
 
 def append(bench: Bench) -> Iterator[Line]:
-    """A turn written by an agent: one at a time, and by 16 writers at once."""
+    """Write turns as an agent: one at a time, then 16 at once."""
     note("append over HTTP")
-    bodies = [_body(number) for number in range(64)]
     thread_id = bench.thread_of(WARM_TURNS)
     jobs = {
-        "append": _job(bench, turn_path(thread_id), 1, "PUT", bodies),
-        "empty PUT": _job(bench, _EMPTY, 1, "PUT", bodies),
+        "append": _job(bench, _turn_path(thread_id), 1, "PUT", _bodies()),
+        "empty PUT": _job(bench, _EMPTY, 1, "PUT", _bodies()),
     }
     yield _compared(bench, jobs, "append over HTTP, p50 at 1", 4.5)
     for threads in (50, 1):
-        paths = [turn_path(bench.thread_of(WARM_TURNS)) for _ in range(threads)]
-        yield _writers(bench, paths, bodies)
+        yield writers(bench, threads)
 
 
-def turn_path(thread_id: uuid.UUID) -> str:
-    """Return where a new turn of a thread is PUT."""
+def writers(bench: Bench, threads: int) -> Line:
+    """Have 16 writers at once write to so many threads."""
+    job = Job(
+        port=bench.site.port,
+        paths=[_turn_path(bench.thread_of(WARM_TURNS)) for _ in range(threads)],
+        count=bench.scale.requests * 2,
+        method="PUT",
+        bodies=_bodies(),
+        token=bench.token,
+        connections=WRITERS,
+    )
+    answers = [bench.client.run(job) for _ in range(max(3, bench.scale.rounds // 3))]
+    on = "1 thread" if threads == 1 else f"{threads} threads"
+    return Line(f"append over HTTP, {WRITERS} writers on {on}", _rate(answers))
+
+
+def _turn_path(thread_id: uuid.UUID) -> str:
     return f"/api/v1/threads/{thread_id}/turns/{{turn}}"
+
+
+def _bodies() -> list[str]:
+    return [_body(number) for number in range(64)]
 
 
 def _body(number: int) -> str:
@@ -92,21 +109,6 @@ def _round(bench: Bench, job: Job, shares: list[float]) -> Callable[[], float]:
         return answer.p50 if job.connections == 1 else answer.a_request
 
     return run
-
-
-def _writers(bench: Bench, paths: list[str], bodies: list[str]) -> Line:
-    job = Job(
-        port=bench.site.port,
-        paths=paths,
-        count=bench.scale.requests * 2,
-        method="PUT",
-        bodies=bodies,
-        token=bench.token,
-        connections=WRITERS,
-    )
-    answers = [bench.client.run(job) for _ in range(max(3, bench.scale.rounds // 3))]
-    threads = "1 thread" if len(paths) == 1 else f"{len(paths)} threads"
-    return Line(f"append over HTTP, {WRITERS} writers on {threads}", _rate(answers))
 
 
 def _rate(answers: list[Answer]) -> str:

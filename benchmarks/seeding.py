@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.db import connection
 
@@ -75,7 +76,7 @@ def owner_of(tenant: str, user_id: str, threads: int) -> Person:
     return Person(user.pk, user.tenant, user.user_id)
 
 
-def run(sql: str, **params: object) -> None:
+def run(sql: str, **params: Any) -> None:
     """Run a statement, however long it takes."""
     with connection.cursor() as cursor:
         cursor.execute("SET statement_timeout = 0")

@@ -16,7 +16,7 @@ from embedded.running import REPOSITORY
 from embedded.waiting import wait_until
 
 _START_SECONDS, _STOP_SECONDS = 60, 15
-_ALIVE = b"GET /health/live HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n"
+_ALIVE = b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 
 
 class Running:

@@ -41,9 +41,8 @@ def measure(bench: Bench) -> Iterator[Line]:
 
 def _in_redis(bench: Bench, turns: int) -> Line:
     thread_id = bench.thread_of(turns)
-    stored: int = redis_gate.client().memory_usage(
-        get_conversation_memory().key(thread_id), samples=0
-    )
+    key = get_conversation_memory().key(thread_id)
+    stored = redis_gate.client().memory_usage(key, samples=0) or 0
     text = sum(material.text_bytes(material.turns()[number]) for number in range(turns))
     return _line(f"working set of {turns} turns in Redis", stored, text, 1.3)
 

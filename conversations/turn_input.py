@@ -22,13 +22,13 @@ from pydantic import (
 
 from config.errors import Invalid
 from config.plain_json import dump_bytes
+from conversations.artifact_derivation import derive_artifacts
 from conversations.artifacts import (
     Artifact,
     ArtifactError,
     ArtifactLimits,
     FileArtifact,
     check_artifacts,
-    derive_artifacts,
     to_stored,
 )
 from conversations.exceptions import TooLarge

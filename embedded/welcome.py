@@ -7,7 +7,7 @@ TENANT, PERSON = "demo", "ana"
 _TEXT = """
 Rethread answers at {address}/
 
-  History pages   {address}/         sign in as {person}, tenant {tenant}, password {password}
+  Pages           {address}/  sign in: tenant {tenant}, user {person}, password {password}
   API reference   {address}/api/docs/
   Health          {address}/health/
 

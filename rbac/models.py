@@ -267,6 +267,10 @@ class User(AbstractBaseUser, PermissionsMixin):
         """Return tenant and user id as they are loaded, None for what is not."""
         return self.__dict__.get("tenant"), self.__dict__.get("user_id")
 
+    def _is_somebody_else(self) -> bool:
+        before = getattr(self, "loaded_as", self.identity())
+        return any(old not in {None, new} for old, new in zip(before, self.identity(), strict=True))
+
     def clean(self) -> None:
         """Check nothing more: a username is the database's to make."""
 
@@ -274,7 +278,7 @@ class User(AbstractBaseUser, PermissionsMixin):
         """Write the row, and drop the cached copies of this person after the commit."""
         fields = kwargs.get("update_fields")
         is_new = self._state.adding
-        if not is_new and getattr(self, "loaded_as", self.identity()) != self.identity():
+        if not is_new and self._is_somebody_else():
             raise ValueError("who somebody is, is never changed: keys elsewhere are made of it")
         super().save(*args, **kwargs)
         self.loaded_as = self.identity()

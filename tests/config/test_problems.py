@@ -48,7 +48,9 @@ def ask(error: Exception, address: str = "/api") -> Any:
     return Client(raise_request_exception=False).get(address)
 
 
-@pytest.mark.parametrize(("error", "status", "code"), CASES, ids=lambda case: str(type(case)))
+@pytest.mark.parametrize(
+    ("error", "status", "code"), CASES, ids=[type(case[0]).__name__ for case in CASES]
+)
 def test_an_exception_becomes_a_problem(error: Exception, status: int, code: str) -> None:
     answer = ask(error)
 

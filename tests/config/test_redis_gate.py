@@ -13,8 +13,8 @@ from config import redis as gate
 from config.redis import Breaker, RedisUnavailable
 from embedded.services import Valkey
 
-# Connecting and one command may each take the whole time-out.
-BOUND_SECONDS = 0.7
+# Connecting and one command may each take the whole time-out of 0.2 s; ten retries would take 2 s.
+BOUND_SECONDS = 1.5
 
 
 class Clock:
@@ -138,7 +138,7 @@ def test_callers_after_the_first_do_not_wait(own_valkey: Valkey) -> None:
     own_valkey.pause()
     seconds_of(lambda: gate.attempt(lambda client: client.ping()))
 
-    assert seconds_of(lambda: gate.attempt(lambda client: client.ping())) < 0.05
+    assert seconds_of(lambda: gate.attempt(lambda client: client.ping())) < 0.15
 
 
 def test_a_server_that_is_back_is_used_again(

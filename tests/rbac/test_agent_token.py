@@ -16,7 +16,7 @@ from rbac.management.commands.agent_token import duration
 from rbac.models import AuthToken, User
 from tests.rbac.conftest import Bearer
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 def run(action: str, *args: str) -> list[str]:
@@ -46,6 +46,7 @@ def test_what_is_no_duration(text: str) -> None:
         duration(text)
 
 
+@pytest.mark.django_db(transaction=True)
 def test_rotating_gives_a_new_token_and_ends_the_old_after_the_overlap(bi: Bearer) -> None:
     assert status(bi.secret) == 200
     secret = run("rotate", "--overlap", "24h")[-1]
@@ -54,12 +55,14 @@ def test_rotating_gives_a_new_token_and_ends_the_old_after_the_overlap(bi: Beare
         assert (status(bi.secret), status(secret)) == (401, 200)
 
 
+@pytest.mark.django_db(transaction=True)
 def test_rotating_without_an_overlap_refuses_the_old_at_once(bi: Bearer) -> None:
     assert status(bi.secret) == 200
     secret = run("rotate", "--overlap", "0s")[-1]
     assert (status(bi.secret), status(secret)) == (401, 200)
 
 
+@pytest.mark.django_db(transaction=True)
 def test_revoking_refuses_all_at_once_and_rotating_brings_one_back(bi: Bearer) -> None:
     second = run("rotate")[-1]
     assert status(second) == 200

@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 from rbac.models import AuthToken, Role, User
 from tests.rbac.conftest import PASSWORD, Bearer
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 URL = "/api/v1/auth/token"
 
@@ -129,6 +129,7 @@ def test_log_in_works_and_is_throttled_without_redis(ana: User, no_redis: None) 
     assert log_in(tenant="acme", user_id="ana", password=PASSWORD).status_code == 429
 
 
+@pytest.mark.django_db(transaction=True)
 def test_logging_out_revokes_this_token_and_no_other(ana_bearer: Bearer) -> None:
     _, other = AuthToken.objects.issue(ana_bearer.user, name="other")
     assert ana_bearer.api.get("/api/v1/me").status_code == 200

@@ -21,7 +21,7 @@ from rbac.authentication import TokenAuthentication, ridden_of
 from rbac.models import AuthToken, User
 from tests.rbac.conftest import PASSWORD, Bearer
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 def get(header: str | None) -> Any:
@@ -68,6 +68,7 @@ def bodies_of_the_refused(bearer: Bearer, ana: Bearer) -> list[Any]:
     return answers
 
 
+@pytest.mark.django_db(transaction=True)
 def test_unknown_expired_revoked_and_deactivated_look_the_same(
     bi: Bearer, ana_bearer: Bearer
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_cached_principal_still_expires(ana: User) -> None:
         assert len(queries) == 0
 
 
+@pytest.mark.django_db(transaction=True)
 def test_the_next_call_after_a_change_knows_it(ana_bearer: Bearer) -> None:
     def me() -> Any:
         return ana_bearer.api.get("/api/v1/me")
@@ -103,6 +105,7 @@ def test_the_next_call_after_a_change_knows_it(ana_bearer: Bearer) -> None:
     assert me().status_code == 401
 
 
+@pytest.mark.django_db(transaction=True)
 def test_deleting_somebody_refuses_their_token(ana_bearer: Bearer) -> None:
     assert ana_bearer.api.get("/api/v1/me").status_code == 200
     User.objects.filter(pk=ana_bearer.user.pk).delete()

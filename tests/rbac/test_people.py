@@ -156,6 +156,14 @@ def test_who_somebody_is_never_changes(ana: User) -> None:
         )
 
 
+def test_somebody_loaded_in_part_can_be_saved(ana: User) -> None:
+    part = User.objects.only("is_active").get(pk=ana.pk)
+    assert part.tenant == "acme"
+    part.deactivate()
+    ana.refresh_from_db()
+    assert not ana.is_active
+
+
 def test_a_new_person_of_an_old_name_is_somebody_else(ana: User) -> None:
     old = ana.pk
     ana.delete()

@@ -15,7 +15,7 @@ from rbac.models import AuthToken, User
 from rbac.principal import Principal
 from tests.rbac.conftest import Bearer, bearer_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 def key_of(bearer: Bearer) -> str:
@@ -90,6 +90,7 @@ CHANGES: dict[str, Callable[[User], Any]] = {
 }
 
 
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_every_change_of_a_person_drops_their_copy_and_their_agents(
     redis: Any, ana_bearer: Bearer, bi: Bearer, globex_bot: Bearer, change: Callable[[User], Any]
@@ -111,6 +112,7 @@ REVOCATIONS: dict[str, Callable[[AuthToken], Any]] = {
 }
 
 
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("change", REVOCATIONS.values(), ids=REVOCATIONS)
 def test_every_change_of_a_token_drops_its_copy_alone(
     redis: Any, bi: Bearer, change: Callable[[AuthToken], Any]
@@ -123,6 +125,7 @@ def test_every_change_of_a_token_drops_its_copy_alone(
     assert redis.type(key_of(other)) == b"hash"
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_log_in_drops_nothing(redis: Any, ana_bearer: Bearer) -> None:
     warm(ana_bearer)
     ana_bearer.user.save(update_fields=["last_login"])
@@ -130,6 +133,7 @@ def test_a_log_in_drops_nothing(redis: Any, ana_bearer: Bearer) -> None:
     assert redis.type(key_of(ana_bearer)) == b"hash"
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_change_that_is_rolled_back_drops_nothing(redis: Any, ana_bearer: Bearer) -> None:
     warm(ana_bearer)
     with transaction.atomic():
@@ -138,6 +142,7 @@ def test_a_change_that_is_rolled_back_drops_nothing(redis: Any, ana_bearer: Bear
     assert redis.type(key_of(ana_bearer)) == b"hash"
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_bulk_change_of_very_many_drops_their_tenants(
     redis: Any, bi: Bearer, ana_bearer: Bearer, globex_bot: Bearer
 ) -> None:
@@ -152,6 +157,7 @@ def test_a_bulk_change_of_very_many_drops_their_tenants(
     assert redis.type(key_of(globex_bot)) == b"hash"
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_slow_reader_can_not_put_back_what_it_loaded_before_the_commit(
     redis: Any, ana_bearer: Bearer
 ) -> None:
@@ -177,6 +183,7 @@ def test_a_slow_reader_can_not_put_back_what_it_loaded_before_the_commit(
     assert ana_bearer.api.get("/api/v1/me").status_code == 401
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_slow_reader_can_not_put_back_a_person_either(redis: Any, bi: Bearer, ana: User) -> None:
     warm(bi)
     loading = principal_cache.Loading()
@@ -187,6 +194,7 @@ def test_a_slow_reader_can_not_put_back_a_person_either(redis: Any, bi: Bearer, 
     assert principal_cache.read_person(bi.token.digest, "ana") is None
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_reader_slower_than_the_marker_gives_up(redis: Any, bi: Bearer) -> None:
     loading = principal_cache.Loading()
     old = AuthToken.objects.bearer(bi.token.digest)
@@ -197,6 +205,7 @@ def test_a_reader_slower_than_the_marker_gives_up(redis: Any, bi: Bearer) -> Non
     assert not redis.exists(key_of(bi))
 
 
+@pytest.mark.django_db(transaction=True)
 def test_while_the_marker_stands_calls_go_to_postgres(
     redis: Any, bi: Bearer, ana: User, django_assert_num_queries: Any
 ) -> None:
@@ -246,6 +255,7 @@ def test_a_copy_of_another_type_is_a_miss_and_is_mended(
         warm(bi)
 
 
+@pytest.mark.django_db(transaction=True)
 def test_without_redis_a_change_goes_through_and_says_how_long_copies_stay(
     no_redis: None, ana_bearer: Bearer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -254,6 +264,7 @@ def test_without_redis_a_change_goes_through_and_says_how_long_copies_stay(
     assert "30" in caplog.text
 
 
+@pytest.mark.django_db(transaction=True)
 def test_with_the_breaker_open_a_fresh_connection_drops_the_copy(
     redis: Any, ana_bearer: Bearer
 ) -> None:
