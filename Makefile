@@ -21,7 +21,7 @@ up: install  ## Serve on PORT (8000) with worker and embedded servers until Ctrl
 
 .PHONY: test
 test: install-dev  ## Run the tests on servers of their own; ARGS="-k word" chooses
-	@$(VENV) -m pytest -n 2 --dist loadgroup $(ARGS)
+	@$(VENV) -m pytest -n 2 --dist loadfile $(ARGS)
 
 .PHONY: check
 check: install-dev  ## Lint, formatting, types, templates, migrations, deployment settings

@@ -174,7 +174,8 @@ def body(problem: Problem) -> dict[str, Any]:
     return {**members, **problem.extra}
 
 
-def _plain(problem: Problem) -> HttpResponse:
+def plain_problem(problem: Problem) -> HttpResponse:
+    """Answer a problem outside of Django REST framework's views."""
     response = HttpResponse(
         dump_bytes(body(problem)), status=problem.status, content_type=CONTENT_TYPE
     )
@@ -185,23 +186,23 @@ def _plain(problem: Problem) -> HttpResponse:
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Django's handler400: also what a body that is read too early runs into."""
-    return _plain(
+    return plain_problem(
         as_problem(exception) or Problem("The request is not one that this site accepts.")
     )
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Django's handler403."""
-    return _plain(as_problem(exception) or _from_drf(drf.PermissionDenied()))
+    return plain_problem(as_problem(exception) or _from_drf(drf.PermissionDenied()))
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Django's handler404: no such address."""
-    return _plain(NotFound("There is nothing at this address; see /api/docs/."))
+    return plain_problem(NotFound("There is nothing at this address; see /api/docs/."))
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """Django's handler500: a fault of ours, logged with the request's id."""
     problem = Problem("A fault on our side; the request id finds it in the logs.")
     problem.status, problem.code, problem.title = 500, "server_error", "Server error"
-    return _plain(problem)
+    return plain_problem(problem)

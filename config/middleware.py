@@ -17,9 +17,19 @@ import structlog
 from django.http import HttpRequest, HttpResponseBase
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
+from config.errors import Problem, plain_problem
+
 _ACCEPTABLE = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 _log = structlog.get_logger("rethread.request")
+
+
+class LengthRequired(Problem):
+    """A body whose length nobody says."""
+
+    status = 411
+    code = "length_required"
+    title = "Say how long the body is"
 
 
 class RequestIDMiddleware:
@@ -50,6 +60,19 @@ class RequestIDMiddleware:
             duration_ms=round((time.perf_counter() - started) * 1000, 2),
         )
         return response
+
+
+class SizedBodyMiddleware:
+    """Refuses a body that is sent in chunks: Django would silently read it as empty."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer 411 where the length of a body is not said."""
+        if "HTTP_TRANSFER_ENCODING" in request.META and not request.META.get("CONTENT_LENGTH"):
+            return plain_problem(LengthRequired("Send Content-Length, not chunks."))
+        return self.get_response(request)
 
 
 def acceptable_id(sent: str | None) -> str:

@@ -43,6 +43,10 @@ def read_bounded(stream: Any, limit_bytes: int) -> bytes:
 
 def parse_json(body: bytes) -> Any:
     """Return `body` as plain JSON values; raise `MalformedJSON` or `Invalid`."""
+    containers = body.count(b"{") + body.count(b"[")
+    if containers > settings.MAX_JSON_CONTAINERS:
+        limit = settings.MAX_JSON_CONTAINERS
+        raise Invalid(f"The body may hold {limit} objects and lists (MAX_JSON_CONTAINERS).")
     try:
         return to_plain(json.loads(body), settings.MAX_JSON_DEPTH)
     except (TooDeep, RecursionError):

@@ -8,6 +8,7 @@
 | `UUID` | its hyphenated string |
 | `bytes` | base64 string |
 | NaN, Infinity | null |
+| integers of more than 4,000 digits | their hexadecimal digits as a string, `"0x1f"` |
 | NUL and lone surrogates in strings | U+FFFD, visible as `�` |
 | tuple, set, frozenset (sorted), mapping | list, list, object with string keys |
 | enum | its value |
@@ -33,6 +34,10 @@ from django.utils.duration import duration_iso_string
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
+# Python refuses to write integers of more than 4,300 digits.
+_MAX_INTEGER_BITS = 13_000
+
+
 class TooDeep(ValueError):
     """A value is nested deeper than `max_depth`."""
 
@@ -50,12 +55,22 @@ def to_plain(value: Any, max_depth: int = 100) -> Any:
     kind = type(value)
     if kind is str:
         return clean_text(value)
-    if kind is bool or kind is int or value is None:
+    if kind is int or kind is float:
+        return _number(value)
+    if kind is bool or value is None:
         return value
-    if kind is float:
-        return value if math.isfinite(value) else None
     if max_depth <= 0:
         raise TooDeep("nested too deeply")
+    return _nested(value, max_depth)
+
+
+def _number(value: float) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value.bit_length() < _MAX_INTEGER_BITS else hex(value)
+
+
+def _nested(value: Any, max_depth: int) -> Any:
     if isinstance(value, Mapping):
         return {clean_text(_key(k)): to_plain(v, max_depth - 1) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -66,7 +81,7 @@ def to_plain(value: Any, max_depth: int = 100) -> Any:
 
 
 def _key(key: Any) -> str:
-    plain = key if isinstance(key, str) else _scalar(key, 1) if key is not None else "null"
+    plain = key if isinstance(key, bool) or key is None else to_plain(key, 1)
     return plain if isinstance(plain, str) else json.dumps(plain)
 
 
@@ -74,8 +89,7 @@ def _scalar(value: Any, max_depth: int) -> Any:  # noqa: C901  a table in code
     if isinstance(value, enum.Enum):
         return to_plain(value.value, max_depth - 1)
     if isinstance(value, dt.datetime):
-        aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
-        return aware.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")
+        return _instant(value if value.tzinfo else value.replace(tzinfo=dt.UTC))
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
     if isinstance(value, dt.timedelta):
@@ -89,12 +103,20 @@ def _scalar(value: Any, max_depth: int) -> Any:  # noqa: C901  a table in code
     if isinstance(value, str):
         return clean_text(str.__str__(value))
     if isinstance(value, int):
-        return int(value)
+        return to_plain(int(value))
     if isinstance(value, float):
         return to_plain(float(value))
     if hasattr(value, "item") and callable(value.item):  # numpy's scalars
         return to_plain(value.item(), max_depth - 1)
     return clean_text(str(value))
+
+
+def _instant(moment: dt.datetime) -> str:
+    try:
+        moment = moment.astimezone(dt.UTC)
+    except OverflowError:  # within a day of the first or last year
+        return moment.isoformat()
+    return moment.isoformat().replace("+00:00", "Z")
 
 
 def canonical_bytes(value: Any) -> bytes:
@@ -110,4 +132,5 @@ def dump_bytes(value: Any) -> bytes:
     try:
         return orjson.dumps(value, option=orjson.OPT_UTC_Z)
     except TypeError:
-        return json.dumps(to_plain(value), separators=(",", ":"), ensure_ascii=False).encode()
+        compact = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=to_plain)
+        return compact.encode()

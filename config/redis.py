@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis
 from django.conf import settings
@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Refused connections and passwords, time-outs, a server that still loads its data.
 _DOWN = (redis.ConnectionError, redis.TimeoutError, OSError)
-# A server that answers, but not as one that can be used: loading, read-only, out of memory.
-_UNFIT = (redis.BusyLoadingError, redis.ReadOnlyError, redis.OutOfMemoryError)
+# A server that answers, but takes no change.
+_UNFIT = (redis.ReadOnlyError, redis.OutOfMemoryError)
+
+# By how much the clocks of hosts may differ before a guarantee gives way to a bound.
+CLOCK_SKEW_SECONDS = 1.0
 
 
 class RedisUnavailable(Exception):
@@ -78,6 +82,14 @@ class Breaker:
             self._open_until = 0.0
             metrics.REDIS_BREAKER_OPEN.set(0)
 
+    def reconnected(self) -> None:
+        """Note that what is read from now on may come from a server that has lost something.
+
+        One that was restarted or failed over has perhaps forgotten its last changes. No margin
+        for clocks: less time than they differ by does not make a server start.
+        """
+        self.last_failure = max(self.last_failure, time.time() - CLOCK_SKEW_SECONDS)
+
 
 breaker = Breaker(settings.REDIS_BREAKER_SECONDS)
 
@@ -85,7 +97,13 @@ breaker = Breaker(settings.REDIS_BREAKER_SECONDS)
 def client() -> Redis:
     """Return the pooled client of this process (bytes in, bytes out)."""
     connection: Redis = get_redis_connection("default")
+    connection.connection_pool.connection_kwargs["redis_connect_func"] = _on_connect
     return connection
+
+
+def _on_connect(connection: Any) -> None:
+    connection.on_connect()
+    breaker.reconnected()
 
 
 def attempt(call: Callable[[Redis], T]) -> T:
@@ -96,11 +114,14 @@ def attempt(call: Callable[[Redis], T]) -> T:
     breaker.admit()
     try:
         result = call(client())
-    except _UNFIT as error:
-        raise RedisUnavailable(str(error)) from error
     except _DOWN as error:
         breaker.failed()
         raise RedisUnavailable(str(error)) from error
+    except redis.ResponseError as error:  # an answer all the same
+        breaker.succeeded()
+        if isinstance(error, _UNFIT):
+            raise RedisUnavailable(str(error)) from error
+        raise
     breaker.succeeded()
     return result
 
@@ -111,13 +132,7 @@ def delete_fresh(*keys: str) -> None:
     The last try after an update that may or may not have arrived: a pooled connection could
     still have it in flight. Raises `RedisUnavailable`.
     """
-    timeout = settings.REDIS_TIMEOUT_SECONDS
-    fresh = redis.Redis.from_url(
-        settings.REDIS_URL,
-        socket_timeout=timeout,
-        socket_connect_timeout=timeout,
-        retry=Retry(NoBackoff(), 0),
-    )
+    fresh = _fresh_client()
     try:
         fresh.delete(*keys)
     except (redis.RedisError, OSError) as error:
@@ -125,3 +140,13 @@ def delete_fresh(*keys: str) -> None:
         raise RedisUnavailable(str(error)) from error
     finally:
         fresh.close()
+
+
+def _fresh_client() -> Redis:
+    timeout = settings.REDIS_TIMEOUT_SECONDS
+    return redis.Redis.from_url(
+        settings.REDIS_URL,
+        socket_timeout=timeout,
+        socket_connect_timeout=timeout,
+        retry=Retry(NoBackoff(), 0),
+    )

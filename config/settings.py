@@ -17,7 +17,7 @@ import structlog
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from embedded.running import running_environment
+from embedded.running import data_folder, running_environment
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -29,6 +29,7 @@ env = environ.Env(
     CSRF_TRUSTED_ORIGINS=(list, []),
     HTTPS=(bool, False),
     TRUST_FORWARDED_PROTO=(bool, False),
+    NUM_PROXIES=(int, 0),
     LOG_LEVEL=(str, "INFO"),
     LOG_FORMAT=(str, "json"),
     METRICS_TOKEN=(str, ""),
@@ -68,6 +69,7 @@ env = environ.Env(
     MAX_ANSWER_CHARS=(int, 4_000_000),
     MAX_PAYLOAD_BYTES=(int, 8 * 1024 * 1024),
     MAX_JSON_DEPTH=(int, 100),
+    MAX_JSON_CONTAINERS=(int, 500_000),
     MAX_ARTIFACTS=(int, 50),
     MAX_ARTIFACT_BYTES=(int, 64 * 1024),
     MAX_METADATA_KEYS=(int, 16),
@@ -79,12 +81,12 @@ env = environ.Env(
 
 if Path(env("RETHREAD_ENV_FILE")).is_file():
     environ.Env.read_env(env("RETHREAD_ENV_FILE"))
-DATA_DIR = Path(env("RETHREAD_DATA_DIR"))
+DATA_DIR = data_folder(environ.Env.ENVIRON)
 environ.Env.ENVIRON.update(
     {
         name: value
         for name, value in running_environment(DATA_DIR).items()
-        if name not in environ.Env.ENVIRON
+        if not environ.Env.ENVIRON.get(name)
     }
 )
 
@@ -92,6 +94,7 @@ environ.Env.ENVIRON.update(
 
 DEBUG = env("DEBUG")
 SECRET_KEY = env("SECRET_KEY")
+METRICS_TOKEN = env("METRICS_TOKEN")
 ALLOWED_HOSTS = env("ALLOWED_HOSTS")
 CSRF_TRUSTED_ORIGINS = env("CSRF_TRUSTED_ORIGINS")
 ROOT_URLCONF = "config.urls"
@@ -103,14 +106,15 @@ USE_I18N = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "rbac.User"
 AUTHENTICATION_BACKENDS = ["rbac.backends.TenantBackend"]
+_PASSWORD = "django.contrib.auth.password_validation"  # noqa: S105
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in (
-        "UserAttributeSimilarityValidator",
-        "MinimumLengthValidator",
-        "CommonPasswordValidator",
-        "NumericPasswordValidator",
-    )
+    {
+        "NAME": f"{_PASSWORD}.UserAttributeSimilarityValidator",
+        "OPTIONS": {"user_attributes": ("username", "user_id", "tenant")},
+    },
+    {"NAME": f"{_PASSWORD}.MinimumLengthValidator"},
+    {"NAME": f"{_PASSWORD}.CommonPasswordValidator"},
+    {"NAME": f"{_PASSWORD}.NumericPasswordValidator"},
 ]
 LOGIN_URL = "admin:login"
 
@@ -124,8 +128,8 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django_prometheus",
     "django_q",
-    "django_structlog",
     "drf_spectacular",
+    "drf_spectacular_sidecar",
     "knox",
     "rest_framework",
     "config.apps.ConfigConfig",
@@ -136,6 +140,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
     "config.middleware.RequestIDMiddleware",
+    "config.middleware.SizedBodyMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -166,15 +171,17 @@ TEMPLATES = [
 STATIC_URL = "static/"
 STATIC_ROOT = BASE_DIR / "staticfiles"
 STATICFILES_DIRS = [BASE_DIR / "static"]
+_COLLECTED = (STATIC_ROOT / "staticfiles.json").is_file()
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
-        "BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"
-        if DEBUG
-        else "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        # Names with a hash exist only once `collectstatic` has run.
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if _COLLECTED and not DEBUG
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
     },
 }
-WHITENOISE_MANIFEST_STRICT = False
+WHITENOISE_USE_FINDERS = not _COLLECTED
 
 HTTPS = env("HTTPS")
 SESSION_COOKIE_SECURE = HTTPS
@@ -281,6 +288,7 @@ MAX_QUERY_CHARS = env("MAX_QUERY_CHARS")
 MAX_ANSWER_CHARS = env("MAX_ANSWER_CHARS")
 MAX_PAYLOAD_BYTES = env("MAX_PAYLOAD_BYTES")
 MAX_JSON_DEPTH = env("MAX_JSON_DEPTH")
+MAX_JSON_CONTAINERS = env("MAX_JSON_CONTAINERS")
 MAX_ARTIFACTS = env("MAX_ARTIFACTS")
 MAX_ARTIFACT_BYTES = env("MAX_ARTIFACT_BYTES")
 MAX_METADATA_KEYS = env("MAX_METADATA_KEYS")
@@ -318,6 +326,7 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "config.errors.problem_response",
     "UNAUTHENTICATED_USER": None,
+    "NUM_PROXIES": env("NUM_PROXIES"),
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Rethread",

@@ -33,6 +33,13 @@ def _quick_flush() -> None:
 
 
 @pytest.fixture(autouse=True)
+def _static_files_by_their_own_names(settings) -> None:
+    """Whatever a `make up` beside this has collected."""
+    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
+
+
+@pytest.fixture(autouse=True)
 def _redis_as_new() -> Iterator[None]:
     """Start each test with an empty Redis and a closed breaker."""
     connection: Redis = get_redis_connection("default")

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -47,8 +48,8 @@ def test_the_refusal_is_that_of_an_absent_address(client: Client) -> None:
     assert refused | {"request_id": ""} == absent | {"request_id": ""}
 
 
-def test_the_token_opens_it_from_anywhere(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("METRICS_TOKEN", "open-sesame")
+def test_the_token_opens_it_from_anywhere(client: Client, settings: Any) -> None:
+    settings.METRICS_TOKEN = "open-sesame"
 
     answer = client.get("/metrics", headers={"authorization": "Bearer open-sesame"}, **OUTSIDE)
 
@@ -59,9 +60,9 @@ def test_the_token_opens_it_from_anywhere(client: Client, monkeypatch: pytest.Mo
     "sent", ["", "Bearer ", "Bearer open", "Token open-sesame", "open-sesame", "Bearer é"]
 )
 def test_another_token_does_not_even_from_this_machine(
-    client: Client, monkeypatch: pytest.MonkeyPatch, sent: str
+    client: Client, settings: Any, sent: str
 ) -> None:
-    monkeypatch.setenv("METRICS_TOKEN", "open-sesame")
+    settings.METRICS_TOKEN = "open-sesame"
 
     assert client.get("/metrics", headers={"authorization": sent}).status_code == 404
 

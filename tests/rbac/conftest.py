@@ -28,9 +28,6 @@ T = TypeVar("T")
 @pytest.fixture(autouse=True)
 def _fresh(redis: Any, settings: Any) -> Iterator[None]:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # quick
-    # The pages of the admin name files that only collectstatic gives their final names.
-    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
-    settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
     yield
     redis_gate.breaker.succeeded()
     login_attempts._here.clear()
