@@ -31,9 +31,9 @@ class Scale:
     are turns of a thread, `threads` of one owner, `stored` the threads whose bytes are counted.
     """
 
-    rounds: int = 15
+    rounds: int = 11
     calls: int = 60
-    requests: int = 600
+    requests: int = 400
     lengths: tuple[int, ...] = (10, 1_000, 10_000)
     threads: tuple[int, ...] = (100, 100_000)
     page: int = 1_000
@@ -41,7 +41,7 @@ class Scale:
 
 
 QUICK = Scale(
-    rounds=3, calls=15, requests=100, lengths=(10, 100), threads=(100, 2_000), page=20, stored=400
+    rounds=3, calls=10, requests=50, lengths=(10, 100), threads=(100, 2_000), page=20, stored=400
 )
 
 

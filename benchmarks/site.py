@@ -32,7 +32,9 @@ class Running:
         self._group = Group(
             self._command, Surroundings(REPOSITORY, dict(self._environment), self._log)
         )
-        if not wait_until(self.is_ready, _START_SECONDS):
+        group = self._group
+        wait_until(lambda: self.is_ready() or not group.is_alive, _START_SECONDS)
+        if not (self.is_ready() and group.is_alive):
             self.__exit__()
             raise RuntimeError(f"{self._command} does not start:\n{self._log.last_lines()}")
         return self

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
@@ -30,11 +30,12 @@ from conversations.artifacts import (
 from conversations.chart_specs import CHART_TYPES, describe_chart, one_line
 
 _MAX_NODES = 1_000  # objects of a payload that are looked into
+_MAX_NAMED = 1_000  # statements in lists, charts, files and dashboards that are looked at
 _MAX_DEPTH = 8
 _MAX_ITEMS = 200  # members of one object or list that are looked at
 _MAX_NAMES = 1_000
 _MAX_JSON = 1_000_000  # characters of a spec that is JSON text
-_MAX_ALL_JSON = 5_000_000  # and of all of them together, parsed or not
+_MAX_ALL_JSON = 5_000_000  # and of all of them together
 _MAX_LENGTHS: Final = {"sql": MAX_COUNT, "spec_path": MAX_POINTER}
 
 _STATEMENTS: Final = ("sql", "sql_query", "generated_sql", "statement", "query")
@@ -75,6 +76,7 @@ _SQL = re.compile(
 )
 
 _Spec: TypeAlias = dict[str, Any] | str  # a chart's spec, or what holds it; a str is its JSON
+_T = TypeVar("_T")
 _ADAPTER: Final[TypeAdapter[Artifact]] = TypeAdapter(Artifact)
 
 
@@ -103,10 +105,13 @@ class _Found:
 
 @dataclass(slots=True)
 class _Search:
+    """What was found; `drawn` counts charts as often as they come, `charts` each of them once."""
+
     limits: ArtifactLimits
     found: dict[Hashable, _Found] = field(default_factory=dict)
     drawn: int = 0
     charts: int = 0
+    named_room: int = _MAX_NAMED
     json_room: int = _MAX_ALL_JSON
 
     def walk(self, payload: object) -> None:
@@ -129,7 +134,14 @@ class _Search:
             self.add_dashboards(node)
             if depth < _MAX_DEPTH:
                 inner = _children(node, path, bool(statements))
-                pending.extend((one, at, source, depth + 1) for one, at in inner if at not in read)
+                unread = ((one, at, source, depth + 1) for one, at in inner if at not in read)
+                pending.extend(islice(unread, max(0, _MAX_NODES - len(pending))))
+
+    def some(self, items: Iterator[_T]) -> Iterator[_T]:
+        """Yield as many items as may still be looked at."""
+        for item in islice(items, self.named_room):
+            self.named_room -= 1
+            yield item
 
     def add(self, kind: str, key: Hashable, fields: dict[str, Any]) -> _Found | None:
         """Note a find; the same thing found again only fills in what was not known of it."""
@@ -147,7 +159,7 @@ class _Search:
 
     def add_statements(self, node: dict[str, Any]) -> list[_Found]:
         lists = (node[name] for name in _STATEMENT_LISTS if isinstance(node.get(name), list))
-        listed = [item for items in lists for item in islice(items, _MAX_ITEMS)]
+        listed = list(self.some(item for items in lists for item in islice(items, _MAX_ITEMS)))
         holders = [node, *(one if isinstance(one, dict) else {"query": one} for one in listed)]
         found = (self.add_statement(holder) for holder in holders)
         return list(dict.fromkeys(one for one in found if one))
@@ -162,7 +174,7 @@ class _Search:
 
     def add_files(self, node: dict[str, Any]) -> list[_Found]:
         found = []
-        for item, _ in _named_items(node, _FILES, ""):
+        for item, _ in self.some(_named_items(node, _FILES, "")):
             name = _first_text(item, ("name", "file_name", "filename"))
             file_id = _identity(item, ("file_id", "id"))
             if name:
@@ -171,7 +183,7 @@ class _Search:
         return [one for one in found if one]
 
     def add_dashboards(self, node: dict[str, Any]) -> None:
-        for item, _ in _named_items(node, _DASHBOARDS, ""):
+        for item, _ in self.some(_named_items(node, _DASHBOARDS, "")):
             if identity := _identity(item, ("id", "dashboard_id")):
                 lists = (item[name] for name in _ON_DASHBOARD if isinstance(item.get(name), list))
                 shown = _names(next(lists, None), ("id", "visualization_id"), "items")
@@ -183,7 +195,7 @@ class _Search:
         """Add what an object draws, and return the paths of what needs no further look."""
         read = set()
         for name in filter(node.__contains__, _CHARTS):
-            items = list(_specs(node, (name,), path))
+            items = list(self.some(_specs(node, (name,), path)))
             paired = beside if len(beside) == len(items) else [source] * len(items)
             for (item, at), shows in zip(items, paired, strict=True):
                 own = self.add_statements(_object(item))
@@ -210,7 +222,7 @@ class _Search:
         return True
 
     def may_draw(self) -> bool:
-        """Whether there is room for a chart; so many are drawn again where they come twice."""
+        """Whether there is room for one more chart, and time to see if it was there already."""
         return self.charts < self.limits.count and self.drawn < 2 * self.limits.count
 
     def draw(self, name: str, item: _Spec, path: str) -> tuple[object, dict[str, Any]] | None:
@@ -229,9 +241,11 @@ class _Search:
         """Parse JSON text; an object stays as it is, and what cannot be read is an empty one."""
         if not isinstance(spec, str):
             return spec
+        if len(spec) > self.json_room:
+            return {}
         self.json_room -= len(spec)
         try:
-            return _object(orjson.loads(spec)) if self.json_room >= 0 else {}
+            return _object(orjson.loads(spec))
         except orjson.JSONDecodeError:
             return {}
 

@@ -21,25 +21,29 @@ of the next one and a provider's prompt cache can reuse it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
 
-from conversations.head import Head, counted, fact_lines
-from conversations.pieces import TurnPieces, TurnTokens, quoted, whole_graphemes
+from conversations.head import CUT_MARK, Head, counted, head_of
+from conversations.pieces import TurnPieces, TurnTokens
+from conversations.quoting import beginning_of, ending_of
 from conversations.tokenizer import NAME as TOKENIZER
 from conversations.tokenizer import count_tokens, first_tokens, last_tokens
 
 Focus = Literal["brief", "sql", "visualizations"]
 Format = Literal["text", "messages"]
+Lack = tuple[int, str, int]  # position, part, and how many tokens of it are not shown
 
+DEFAULT_TOKEN_BUDGET = 2_000
 WINDOW_STEP = 5
 # What a chat message costs beside its content, by OpenAI's own way of counting.
 TOKENS_A_MESSAGE = 4
-# With less room than this for the newest turn, the head gives way.
-_LEAST_FOR_NEWEST_TOKENS = 96
 _LEAST_FOR_PART_TOKENS = 12
-_CUT = " (… cut)"
+# What the answer before the newest turn may always have: "yes" says nothing without it.
+_FOR_ANSWER_BEFORE_TOKENS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +65,26 @@ class ConversationContext:
     kept_lines: Sequence[str] = ()
     turns: Sequence[TurnPieces] = ()
 
-    def head(self) -> Head:
-        """Return what stands before the turns."""
-        folded = self.folded_through
-        return Head(
-            fence=self.fence,
-            summary=quoted(self.summary, self.fence) if self.summary else "",
-            summary_span=f"t1-t{folded}",
-            facts=fact_lines(self.facts, self.fence) if self.facts else (),
-            kept_lines=[quoted(line, self.fence) for line in self.kept_lines],
-            kept_span=f"t{max(1, folded - 4)}-t{folded}",
+    def head(self, budget: int | None = None) -> Head:
+        """Return what stands before the turns: whole, or shrunk to half of `budget`."""
+        return head_of(
+            self.fence, self.folded_through, self.summary, self.facts, self.kept_lines, budget
         )
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing to remember: no turn yet, or memory is switched off."""
+        return not (self.turns or self.summary or self.facts or self.kept_lines)
 
 
 @dataclass(slots=True)
 class ContextView:
     """One rendering, and the account of what is in it and what is not.
 
-    `text`, or `messages` (`[{"role": "user", "content": "…"}]`); `left_out` is
-    `[{"from": 6, "to": 10, "why": "budget"}]`, `cut` `[{"position": 12, "part": "answer",
-    "tokens": 812}]`, the tokens that are missing of that part.
+    `text`, or `messages` (`[{"role": "user", "content": "…"}]`). Every unfolded position is
+    either in `positions` or in one of the ranges of `left_out`:
+    `[{"from": 6, "to": 10, "why": "budget"}]`. What a shown turn lacks is in `cut`:
+    `[{"position": 12, "part": "answer", "tokens": 812}]`; what the head lacks as well, at the
+    position up to which turns are folded. `cache_prefix` is what stays until the next fold.
     """
 
     focus: Focus
@@ -99,295 +103,343 @@ class ContextView:
         return {
             "chars": len(self.cache_prefix),
             "tokens": counted(self.cache_prefix),
-            "sha256": hashlib.sha256(self.cache_prefix.encode()).hexdigest(),
+            "sha256": _sha256(self.cache_prefix),
         }
-
-
-@dataclass(slots=True)
-class _Shown:
-    """The turns of a view: pieces in order, what they cost, and what is missing of them."""
-
-    pieces: list[TurnPieces] = field(default_factory=list)
-    tokens: int = 0
-    note: str = ""
-    cut: list[dict[str, Any]] = field(default_factory=list)
 
 
 def render_conversation_context(
     context: ConversationContext,
     focus: Focus,
-    token_budget: int,
+    token_budget: int = DEFAULT_TOKEN_BUDGET,
     format: Format = "text",  # noqa: A002  its name in the HTTP API
 ) -> ContextView:
     """Render `context` for one kind of node in at most `token_budget` tokens.
 
-    The oldest turns go first, five at a time; then the newest stands with the answer before it;
-    then it is cut with a mark. The head shrinks only where it leaves no room for the newest turn.
-    A budget that the label alone exceeds gives an empty view, with everything in `left_out`.
+    The oldest turns go first, five at a time; then the newest stands alone, after the answer
+    that it replies to; then it is cut, with a mark. Where not even the newest turn fits beside
+    the whole head, the head shrinks to half of the budget. A budget that the label alone exceeds
+    gives an empty view, with everything in `left_out`.
     """
+    form = _FORMS[focus, format]
+    head, shown = _within_budget(context, form, token_budget)
     view = ContextView(focus, token_budget)
-    costs = _Costs(focus, TOKENS_A_MESSAGE if format == "messages" else 0)
-    if not (context.turns or context.summary):
-        return _finish(view, context, None, _Shown(), format)
-    head = context.head()
-    room = token_budget - head.tokens() - costs.a_message
-    shown = _whole_turns(context, costs, room)
-    if shown is None:
-        if room < _LEAST_FOR_NEWEST_TOKENS:
-            head = _give_way(head, context, costs, token_budget)
-            room = token_budget - head.tokens() - costs.a_message
-        if room < 0:
-            return _finish(view, context, None, _Shown(), format)
-        shown = _whole_turns(context, costs, room) or _newest_cut(context.turns[-1], costs, room)
-    view.tokens = head.tokens() + costs.a_message + shown.tokens
-    return _finish(view, context, head, shown, format)
+    if head:
+        view.tokens = head.tokens + form.a_message + shown.tokens
+        view.positions = [turn.position for turn in shown.turns]
+        view.cut = _cuts(context, head, shown, form)
+        view.cache_prefix = head.text if format == "text" else head.text + head.closing
+    view.left_out = _left_out(context, view.positions)
+    if format == "messages":
+        view.messages = _messages(head, shown, form) if head else []
+    elif head:
+        view.text = _text(head, shown, form)
+    return view
 
 
-def _give_way(head: Head, context: ConversationContext, costs: _Costs, budget: int) -> Head:
-    wanted = costs.of(context.turns[-1]) if context.turns else 0
-    return head.shrunk_to(budget - costs.a_message - min(wanted, budget // 2))
+# --- What a turn costs in a focus and format ----------------------------------------------
 
 
-class _Costs:
-    """What pieces cost in a focus, as text or as chat messages."""
+class _Piece(NamedTuple):
+    """A question or an answer as a form shows it; its content starts at `content_at`."""
 
-    def __init__(self, focus: Focus, a_message: int) -> None:
-        self.a_message = a_message
+    position: int
+    part: str
+    text: str
+    content_at: int
+    cost: int
+
+
+class _Form:
+    """A focus in a format: where a turn's pieces are, and what they cost.
+
+    `lines_of` takes a turn's artifact lines.
+    """
+
+    def __init__(self, focus: Focus, format: Format) -> None:  # noqa: A002
         self.focus = focus
-        self.index = TurnTokens._fields.index(focus)
-        self.artifacts_at = TurnPieces._fields.index(focus)
+        self.is_chat = format == "messages"
+        self.a_message = TOKENS_A_MESSAGE if self.is_chat else 0
+        self.lines_of: Callable[[TurnPieces], str] = attrgetter(focus)
+        self._lines_at = TurnTokens._fields.index(focus)
 
-    def of(self, turn: TurnPieces) -> int:
+    def cost(self, turn: TurnPieces) -> int:
         """Return what a whole turn costs."""
-        counts = turn[1]
-        if not self.a_message:
-            return counts[0] + counts[1] + counts[self.index]
-        return self.question(turn) + self.answer(turn) + self.artifacts(turn)
+        tokens = turn.tokens
+        lines = tokens[self._lines_at]
+        if not self.is_chat:
+            return tokens.question + tokens.answer + lines
+        messages = 1 + (tokens.replied > 0) + (lines > 0)
+        return tokens.said + tokens.replied + lines + messages * self.a_message
 
-    def question(self, turn: TurnPieces) -> int:
-        """Return what its question costs."""
-        if not self.a_message:
-            return turn.tokens.question
-        return turn.tokens.said + self.a_message if turn.tokens.said else 0
+    def question(self, turn: TurnPieces) -> _Piece:
+        """Return its question."""
+        tokens = turn.tokens
+        cost = tokens.said + self.a_message if self.is_chat else tokens.question
+        return _Piece(turn.position, "query", turn.question, turn.said_at, cost)
 
-    def answer(self, turn: TurnPieces) -> int:
-        """Return what its answer costs; nothing where there is none."""
-        if not turn.answer:
-            return 0
-        return turn.tokens.replied + self.a_message if self.a_message else turn.tokens.answer
+    def answer(self, turn: TurnPieces) -> _Piece:
+        """Return its answer, which costs nothing where there is none."""
+        tokens = turn.tokens
+        cost = tokens.replied + self.a_message if self.is_chat else tokens.answer
+        return _Piece(
+            turn.position, "answer", turn.answer, turn.replied_at, cost if turn.answer else 0
+        )
 
     def artifacts(self, turn: TurnPieces) -> int:
-        """Return what its artifact lines cost in this focus."""
-        lines = turn.tokens[self.index]
-        return lines + self.a_message if lines else 0
+        """Return what its artifact lines cost."""
+        tokens = turn.tokens[self._lines_at]
+        return tokens + self.a_message if tokens else 0
+
+    def in_brief(self, turn: TurnPieces) -> tuple[str, int]:
+        """Return its artifacts in one line, and what that costs."""
+        tokens = turn.tokens.brief
+        return turn.brief, tokens + self.a_message if tokens else 0
 
     def note(self, text: str) -> int:
         """Return what the line about left-out turns costs."""
         return counted(text) + self.a_message if text else 0
 
-    def measured(self, label: str, text: str) -> int:
-        """Return what a piece of this label and text costs, counted now."""
-        if self.a_message:
-            return count_tokens(text) + self.a_message
-        return count_tokens(f"{label}{text}\n")
+    def measured(self, label: str, content: str) -> int:
+        """Return what a piece of this label and content costs, counted now."""
+        if self.is_chat:
+            return count_tokens(content) + self.a_message
+        return count_tokens(f"{label}{content}\n")
 
 
-# --- Which turns --------------------------------------------------------------------------
+_FOCUSES: tuple[Focus, ...] = ("brief", "sql", "visualizations")
+_FORMATS: tuple[Format, ...] = ("text", "messages")
+_FORMS = {(focus, format_): _Form(focus, format_) for focus in _FOCUSES for format_ in _FORMATS}
 
 
-def _whole_turns(context: ConversationContext, costs: _Costs, room: int) -> _Shown | None:
-    """Return the most turns that fit whole, or None where not even the newest does."""
+# --- What fits ----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Shown:
+    """The turns of a view, as far as they are shown; what they cost; and what they lack."""
+
+    turns: Sequence[TurnPieces] = ()
+    tokens: int = 0
+    note: str = ""
+    lacks: Sequence[Lack] = ()
+
+
+def _within_budget(
+    context: ConversationContext, form: _Form, budget: int
+) -> tuple[Head | None, _Shown]:
+    """Choose head and turns; no head where there is nothing to show or no room for the label."""
+    if context.is_empty():
+        return None, _Shown()
+    head = context.head()
+    newest = form.cost(context.turns[-1]) if context.turns else 0
+    if head.tokens + form.a_message + newest > budget:
+        head = context.head(budget - form.a_message)
+    room = budget - form.a_message - head.tokens
+    if room < 0:
+        return None, _Shown()
+    return head, _turns_within(context, form, room) if context.turns else _Shown()
+
+
+def _turns_within(context: ConversationContext, form: _Form, room: int) -> _Shown:
+    return (
+        _aligned_window(context, form, room)
+        or _newest_whole(context, form, room)
+        or _newest_cut(context, form, room)
+        or _Shown()
+    )
+
+
+def _aligned_window(context: ConversationContext, form: _Form, room: int) -> _Shown | None:
+    """Return the turns from the first start, five by five, that lets all after it fit."""
     turns = context.turns
-    if not turns:
-        return _Shown() if room >= 0 else None
-    return _aligned_window(context, costs, room) or _newest_with_answer_before(context, costs, room)
+    costs = [form.cost(turn) for turn in turns]
+    first = (context.folded_through + 1 - turns[0].position) % WINDOW_STEP
+    # The newest turn alone is no window: it wants the answer before it.
+    starts = range(first, len(turns) - 1, WINDOW_STEP) if len(turns) > 1 else (0,)
+    for start in starts:
+        note = _note_before(context, turns[start].position)
+        tokens = sum(costs[start:]) + form.note(note)
+        if tokens <= room:
+            return _Shown(turns[start:], tokens, note)
+    return None
 
 
-def _aligned_window(context: ConversationContext, costs: _Costs, room: int) -> _Shown | None:
-    turns, unfolded_from = context.turns, context.folded_through + 1
-    newest = turns[-1][0]
-    best: _Shown | None = None
-    cost = 0
-    for index in range(len(turns) - 1, -1, -1):
-        cost += costs.of(turns[index])
-        if cost > room:
-            break
-        start = turns[index][0]
-        if (start - unfolded_from) % WINDOW_STEP or (start == newest != unfolded_from):
-            continue
-        note = _note(unfolded_from, start)
-        if (tokens := cost + costs.note(note)) <= room:
-            best = _Shown(list(turns[index:]), tokens, note)
-    return best
-
-
-def _newest_with_answer_before(
-    context: ConversationContext, costs: _Costs, room: int
-) -> _Shown | None:
-    newest = context.turns[-1]
-    left = room - costs.of(newest)
-    note = _note(context.folded_through + 1, newest.position)
-    if left < 0:
+def _newest_whole(context: ConversationContext, form: _Form, room: int) -> _Shown | None:
+    """Return the newest turn whole, after the answer that it replies to, or that answer's end."""
+    newest, before = context.turns[-1], _replied_to(context)
+    space = _Space(form, room - form.cost(newest))
+    if space.left < 0:
         return None
-    if left < costs.note(note):
-        return _Shown([newest], costs.of(newest))
-    shown = _Shown([newest], costs.of(newest) + costs.note(note), note)
-    if len(context.turns) > 1:
-        _put_answer_before(shown, context.turns[-2], costs, left - costs.note(note))
-    return shown
+    if before is None:
+        return space.shown([newest], room, _note_before(context, newest.position))
+    note = _note_before(context, before.position)
+    least = min(form.answer(before).cost, _FOR_ANSWER_BEFORE_TOKENS)
+    answer = space.only_answer(before, max(least, space.left - form.note(note)))
+    return space.shown([answer, newest], room, note) if answer else None
 
 
-def _put_answer_before(shown: _Shown, before: TurnPieces, costs: _Costs, room: int) -> None:
-    """Show the answer that the newest question replies to, its end where it is too long."""
-    answer = before.answer
-    if not answer:
-        return
-    if costs.answer(before) > room:
-        answer = _fitted(before.answer, before.replied_at, costs, room, keep_end=True)
-    if not answer:
-        return
-    only_answer = before._replace(question="", brief="", sql="", visualizations="", answer=answer)
-    spent = costs.measured(answer[: before.replied_at], answer[before.replied_at : -1])
-    shown.pieces.insert(0, only_answer)
-    shown.tokens += spent
-    shown.cut.append(_missing(before, "query", costs.question(before)))
-    if answer != before.answer:
-        shown.cut.append(_missing(before, "answer", max(1, costs.answer(before) - spent)))
-    if lines := costs.artifacts(before):
-        shown.cut.append(_missing(before, "artifacts", lines))
+def _newest_cut(context: ConversationContext, form: _Form, room: int) -> _Shown | None:
+    """Return the newest turn cut to `room`, after some of the answer that it replies to.
 
-
-def _newest_cut(newest: TurnPieces, costs: _Costs, room: int) -> _Shown:
-    """Return the newest turn cut to `room`.
-
-    At most half of it for the question, unless the rest needs less; then the artifacts, whole or
-    in brief; then what fits of the answer.
+    At most half of the room is for the question, unless the rest needs less; then the answer
+    before has its little; then come the artifacts, whole or in brief; then what fits of the
+    answer.
     """
-    shown = _Shown()
-    question, left = _cut_part(
-        shown,
-        newest,
-        "query",
-        newest.question,
-        newest.said_at,
-        costs,
-        room,
-        min(room, max(room // 2, room - costs.answer(newest) - costs.artifacts(newest))),
-    )
+    newest, before = context.turns[-1], _replied_to(context)
+    space = _Space(form, room)
+    rest = form.cost(newest) - form.question(newest).cost
+    question = space.fit(form.question(newest), max(room // 2, room - rest))
     if not question:
-        return _Shown()
-    lines, spent = _artifact_lines(newest, costs, left)
-    if spent < costs.artifacts(newest):
-        shown.cut.append(_missing(newest, "artifacts", costs.artifacts(newest) - spent))
-    left -= spent
-    answer, left = _cut_part(
-        shown, newest, "answer", newest.answer, newest.replied_at, costs, left, left
-    )
-    shown.pieces = [newest._replace(question=question, answer=answer, **{costs.focus: lines})]
-    shown.tokens = room - left
-    return shown
+        return None
+    answer_before = space.only_answer(before, _FOR_ANSWER_BEFORE_TOKENS) if before else None
+    lines = space.artifacts(newest)
+    answer = space.fit(form.answer(newest), space.left)
+    shown_as: dict[str, Any] = {"question": question, "answer": answer, form.focus: lines}
+    cut = newest._replace(**shown_as)
+    return space.shown([answer_before, cut] if answer_before else [cut], room)
 
 
-def _artifact_lines(turn: TurnPieces, costs: _Costs, room: int) -> tuple[str, int]:
-    whole: str = turn[costs.artifacts_at]
-    if costs.artifacts(turn) <= room:
-        return whole, costs.artifacts(turn)
-    in_brief = turn.tokens.brief + costs.a_message
-    return (turn.brief, in_brief) if in_brief <= room else ("", 0)
+def _replied_to(context: ConversationContext) -> TurnPieces | None:
+    """Return the turn before the newest, if it has an answer to reply to."""
+    before = context.turns[-2] if len(context.turns) > 1 else None
+    return before if before and before.answer else None
 
 
-def _cut_part(
-    shown: _Shown,
-    turn: TurnPieces,
-    part: str,
-    piece: str,
-    label_chars: int,
-    costs: _Costs,
-    left: int,
-    room: int,
-) -> tuple[str, int]:
-    """Return `piece` in at most `room`, and what is left of `left` after it."""
-    if not piece:
-        return "", left
-    whole = costs.question(turn) if part == "query" else costs.answer(turn)
-    if whole <= room:
-        return piece, left - whole
-    kept = _fitted(piece, label_chars, costs, room)
-    spent = costs.measured(kept[:label_chars], kept[label_chars:-1]) if kept else 0
-    shown.cut.append(_missing(turn, part, max(1, whole - spent)))
-    return kept, left - spent
-
-
-def _fitted(
-    piece: str, label_chars: int, costs: _Costs, room: int, *, keep_end: bool = False
-) -> str:
-    """Return `piece` cut to cost at most `room`, with a mark; "" where that is too little."""
-    label, text = piece[:label_chars], piece[label_chars:-1]
-    overhead = costs.measured(label, _CUT)
-    for keep in range(room - overhead, _LEAST_FOR_PART_TOKENS - 1, -2):
-        kept = last_tokens(text, keep) if keep_end else first_tokens(text, keep)
-        marked = f"(cut …) {kept.lstrip()}" if keep_end else whole_graphemes(kept) + _CUT
-        if costs.measured(label, marked) <= room:
-            return f"{label}{marked}\n"
-    return ""
-
-
-def _missing(turn: TurnPieces, part: str, tokens: int) -> dict[str, Any]:
-    return {"position": turn.position, "part": part, "tokens": tokens}
-
-
-def _note(unfolded_from: int, start: int) -> str:
-    if start <= unfolded_from:
+def _note_before(context: ConversationContext, position: int) -> str:
+    first, last = context.folded_through + 1, position - 1
+    if last < first:
         return ""
-    last = start - 1
-    span = f"t{last}" if last == unfolded_from else f"t{unfolded_from}-t{last}"
-    return f"({span} left out for space)\n"
+    return f"(t{first}{f'-t{last}' if last > first else ''} left out for space)\n"
+
+
+class _Space:
+    """Room that is being filled: what is left of it, and what the turns in it lack."""
+
+    def __init__(self, form: _Form, room: int) -> None:
+        self.form = form
+        self.left = room
+        self._lacks: list[Lack] = []
+
+    def fit(self, piece: _Piece, at_most: int, *, its_end: bool = False) -> str:
+        """Put a piece in, cut to `at_most` tokens if need be; "" where that is too little."""
+        at_most = min(at_most, self.left)
+        if piece.cost <= at_most:
+            self.left -= piece.cost
+            return piece.text
+        kept, tokens = _fitted(piece, self.form, at_most, its_end=its_end)
+        self.left -= tokens
+        self._lack(piece.position, piece.part, max(1, piece.cost - tokens))
+        return kept
+
+    def only_answer(self, turn: TurnPieces, at_most: int) -> TurnPieces | None:
+        """Put a turn's answer in, its end if need be, and nothing else of the turn."""
+        lacked = len(self._lacks)
+        answer = self.fit(self.form.answer(turn), at_most, its_end=True)
+        if not answer:
+            del self._lacks[lacked:]
+            return None
+        self._lack(turn.position, "query", self.form.question(turn).cost)
+        self._lack(turn.position, "artifacts", self.form.artifacts(turn))
+        return turn._replace(question="", brief="", sql="", visualizations="", answer=answer)
+
+    def artifacts(self, turn: TurnPieces) -> str:
+        """Put artifact lines in: whole, in brief, or not at all."""
+        whole = self.form.artifacts(turn)
+        for lines, tokens in ((self.form.lines_of(turn), whole), self.form.in_brief(turn)):
+            if tokens <= self.left:
+                self.left -= tokens
+                self._lack(turn.position, "artifacts", whole - tokens)
+                return lines
+        self._lack(turn.position, "artifacts", whole)
+        return ""
+
+    def shown(self, turns: Sequence[TurnPieces], room: int, note: str = "") -> _Shown:
+        """Return the turns that were put in, with a note about those before where it fits."""
+        if self.form.note(note) > self.left:
+            note = ""
+        return _Shown(turns, room - self.left + self.form.note(note), note, self._lacks)
+
+    def _lack(self, position: int, part: str, tokens: int) -> None:
+        if tokens > 0:
+            self._lacks.append((position, part, tokens))
+
+
+def _fitted(piece: _Piece, form: _Form, room: int, *, its_end: bool) -> tuple[str, int]:
+    """Return a piece cut to cost at most `room`, with a mark, and its cost; ("", 0) if too long."""
+    label, content = piece.text[: piece.content_at], piece.text[piece.content_at : -1]
+    keep = room - form.measured(label, CUT_MARK)
+    while keep >= _LEAST_FOR_PART_TOKENS:
+        cut = _ending(content, keep) if its_end else _beginning(content, keep)
+        tokens = form.measured(label, cut)
+        if tokens <= room:
+            return f"{label}{cut}\n", tokens
+        keep -= tokens - room
+    return "", 0
+
+
+def _beginning(content: str, tokens: int) -> str:
+    return beginning_of(content, len(first_tokens(content, tokens))) + CUT_MARK
+
+
+def _ending(content: str, tokens: int) -> str:
+    return "(cut …) " + ending_of(content, len(last_tokens(content, tokens)))
 
 
 # --- Putting it together ------------------------------------------------------------------
 
 
-def _finish(
-    view: ContextView, context: ConversationContext, head: Head | None, shown: _Shown, form: Format
-) -> ContextView:
-    whole = [turn for turn in shown.pieces if turn.question]
-    view.positions = [turn[0] for turn in whole]
-    view.left_out = _left_out(context, whole[0][0] if whole else context.turn_count + 1)
-    view.cut = shown.cut + [
-        _missing(turn, part, tokens) for turn in whole for part, tokens in turn.clipped
-    ]
-    if form == "messages":
-        view.messages = _messages(head, shown, view.focus) if head else []
-    elif head:
-        view.text = _text(head, shown, view.focus)
-    view.cache_prefix = head.text() if head else ""
-    return view
+def _text(head: Head, shown: _Shown, form: _Form) -> str:
+    parts = [head.text, shown.note]
+    lines_of = form.lines_of
+    for turn in shown.turns:
+        parts += (turn.question, turn.answer, lines_of(turn))
+    parts.append(head.closing)
+    return "".join(parts)
 
 
-def _left_out(context: ConversationContext, shown_from: int) -> list[dict[str, Any]]:
-    held_from = context.turns[0][0] if context.turns else context.turn_count + 1
+def _messages(head: Head, shown: _Shown, form: _Form) -> list[dict[str, str]]:
+    # Artifact lines are the user's, never inside an assistant message: models would write such
+    # lines instead of calling tools.
+    said = [("user", head.text + head.closing), ("user", shown.note)]
+    for turn in shown.turns:
+        said.append(("user", turn.question[turn.said_at : -1]))
+        said.append(("assistant", turn.answer[turn.replied_at : -1]))
+        said.append(("user", form.lines_of(turn)))
+    return [{"role": role, "content": content} for role, content in said if content]
+
+
+def _left_out(context: ConversationContext, positions: Sequence[int]) -> list[dict[str, Any]]:
+    unfolded_from, after = context.folded_through + 1, context.turn_count + 1
+    shown_from = positions[0] if positions else after
+    held_from = context.turns[0].position if context.turns else after
     spans = (
-        (context.folded_through + 1, min(held_from, shown_from) - 1, "window"),
+        (unfolded_from, held_from - 1, "window" if context.turns else "memory_off"),
         (held_from, shown_from - 1, "budget"),
     )
     return [{"from": low, "to": high, "why": why} for low, high, why in spans if low <= high]
 
 
-def _text(head: Head, shown: _Shown, focus: Focus) -> str:
-    pieces = [head.text(), shown.note]
-    artifacts_at = TurnPieces._fields.index(focus)
-    for turn in shown.pieces:
-        pieces += (turn[2], turn[4], turn[artifacts_at])
-    pieces.append(head.closing)
-    return "".join(pieces)
+def _cuts(
+    context: ConversationContext, head: Head, shown: _Shown, form: _Form
+) -> list[dict[str, Any]]:
+    """Return what is missing of the head and of the turns shown, each part once."""
+    lacks = [(context.folded_through, part, tokens) for part, tokens in head.cut]
+    lacks += shown.lacks
+    for turn in shown.turns:
+        for part, tokens in turn.clipped:
+            if part in ("query", "answer"):
+                lacks.append((turn.position, part, tokens))
+            elif part == form.focus:
+                lacks.append((turn.position, "artifacts", tokens))
+    total: dict[tuple[int, str], int] = {}
+    for position, part, tokens in lacks:
+        total[position, part] = total.get((position, part), 0) + tokens
+    return [
+        {"position": position, "part": part, "tokens": tokens}
+        for (position, part), tokens in total.items()
+    ]
 
 
-def _messages(head: Head, shown: _Shown, focus: Focus) -> list[dict[str, str]]:
-    # Artifact lines are the user's, never inside an assistant message: models would write such
-    # lines instead of calling tools.
-    said = [("user", head.text() + head.closing), ("user", shown.note)]
-    for turn in shown.pieces:
-        said.append(("user", turn.question[turn.said_at : -1]))
-        said.append(("assistant", turn.answer[turn.replied_at : -1]))
-        said.append(("user", getattr(turn, focus)))
-    return [{"role": role, "content": content} for role, content in said if content]
+@lru_cache(maxsize=512)
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

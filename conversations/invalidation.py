@@ -3,7 +3,9 @@
 A change that Redis did not take leaves a copy that is behind. Then, in this order: one DEL on a
 fresh connection; a job that drops the copies of all threads touched since, once Redis is back; and
 until then this process looks up the version of every copy from before the failure
-(`config.redis.Breaker.last_failure`), any other process within `MEMORY_CHECK_SECONDS`.
+(`config.redis.Breaker.last_failure`), any other process within `MEMORY_CHECK_SECONDS`. Both go by
+the hosts' clocks: where those differ by more than `config.redis.CLOCK_SKEW_SECONDS`, that
+difference is added to the bound.
 """
 
 from __future__ import annotations
@@ -31,31 +33,34 @@ _MARGIN_SECONDS = 60.0
 JOB = "conversations.tasks.drop_copies_touched_since"
 
 
-class _Missed:
-    """Since when this process has failed to drop a copy, and when it last queued the job."""
+class Missed:
+    """Since when copies have been missed that no job has been queued for."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
+        self._clock = clock
         self._since = 0.0
-        self._queued_at = 0.0
+        self._next_job_at = 0.0
 
-    def due(self, now: float) -> float | None:
-        """Return since when copies are to be dropped if a job is to be queued now."""
+    def note(self) -> float | None:
+        """Note a copy that could not be dropped; return what `due` returns."""
         with self._lock:
-            self._since = self._since or now
-            if now - self._queued_at < _JOB_EVERY_SECONDS:
+            self._since = self._since or time.time()
+        return self.due()
+
+    def due(self) -> float | None:
+        """Return since when copies are to be dropped, once, if a job is to be queued now."""
+        if not self._since:
+            return None
+        with self._lock:
+            if not self._since or self._clock() < self._next_job_at:
                 return None
-            self._queued_at = now
-            return self._since
-
-    def over(self) -> None:
-        """Forget the outage: Redis takes changes again."""
-        if self._since:
-            with self._lock:
-                self._since = 0.0
+            since, self._since = self._since, 0.0
+            self._next_job_at = self._clock() + _JOB_EVERY_SECONDS
+            return since
 
 
-_missed = _Missed()
+_missed = Missed()
 
 
 def once_committed(thread_id: uuid.UUID, change: Callable[[RedisConversationMemory], None]) -> None:
@@ -68,16 +73,22 @@ def tell(thread_id: uuid.UUID, change: Callable[[RedisConversationMemory], None]
     memory = get_conversation_memory()
     try:
         change(memory)
-        _missed.over()
-    except RedisUnavailable as error:
+    except Exception as error:  # noqa: BLE001  whatever it was, the copy may be behind
         _drop_for_sure(memory, thread_id, error)
+    else:
+        _queue_job(_missed.due())
 
 
 def _drop_for_sure(memory: RedisConversationMemory, thread_id: uuid.UUID, error: Exception) -> None:
+    if not isinstance(error, RedisUnavailable):
+        log.error("working_set_update_failed", thread_id=str(thread_id), exc_info=error)
     try:
         memory.drop_fresh(thread_id)
     except RedisUnavailable:
         log.warning("working_set_update_missed", thread_id=str(thread_id), error=str(error))
-        since = _missed.due(time.time())
-        if since is not None:
-            async_task(JOB, datetime.fromtimestamp(since - _MARGIN_SECONDS, UTC).isoformat())
+        _queue_job(_missed.note())
+
+
+def _queue_job(since: float | None) -> None:
+    if since is not None:
+        async_task(JOB, datetime.fromtimestamp(since - _MARGIN_SECONDS, UTC).isoformat())

@@ -5,8 +5,8 @@ written, counted in tokens and kept in the working set; a cold view makes the sa
 from the row. Each piece starts with an ASCII label and ends in one newline, which is what lets
 token counts add up exactly.
 
-Stored text is data: what looks like a marker of ours is escaped, base64 and the tail of very long
-texts are left out with a mark.
+Stored text is data: what looks like a marker of ours is escaped, base64 and what is very long
+are left out with a mark.
 """
 
 from __future__ import annotations
@@ -15,33 +15,36 @@ import hashlib
 import hmac
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-import orjson
-
+from conversations.quoting import (
+    Part,
+    beginning_of,
+    one_line,
+    quoted_json,
+    quoted_line,
+    quoted_part,
+    verbatim,
+    without_base64,
+)
+from conversations.tokenizer import count_framed
 from conversations.turns import Status
 
 # Raise it with any change of what this module writes: token counts stored under another one are
 # counted anew, working sets written under another one are misses.
 RENDER_VERSION = 1
-
-FOCUSES = ("brief", "sql", "visualizations")
+PART_MAX_CHARS = 20_000
 
 _FENCE_CHARS = 6
+_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_NO_TEXT = "(no text)"
 _ONE_LINE_SQL_CHARS = 80
 _ONE_LINE_COLUMNS = 12
-_ONE_LINE_TEXT_CHARS = 200
-
-_LINE_BREAKS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
-_INVISIBLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
-_TAGS = re.compile(r"<(?=\s*/?\s*(?:memory|facts|summary|built)\b)", re.IGNORECASE)
-_LABELS = re.compile(r"^(\s*)([\[(])(?=t\d)", re.MULTILINE | re.IGNORECASE)
-_CLOSING_TAG = re.compile(r"<(?=\s*/\s*memory\b)", re.IGNORECASE)
-_DATA_URI = re.compile(r"data:[\w.+/-]*(?:;[\w=.+-]+)*;base64,[A-Za-z0-9+/=_-]{64,}")
-_BASE64_RUN = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{512,}={0,2}")
-_BLANKS = re.compile(r"\s+")
+_ONE_LINE_NAME_CHARS = 60
+_ONE_LINE_MEANING_CHARS = 500
+_STATUS_MARK = re.compile(r"\((?=(?:stopped|failed|pending)\b)", re.IGNORECASE)
 
 
 class TurnTokens(NamedTuple):
@@ -65,9 +68,10 @@ class TurnPieces(NamedTuple):
 
     `question` is `"[t18 2026-11-30] user: Only the north.\n"`, and from `said_at` to before its
     newline it is the content of a chat message; `answer` and `replied_at` likewise (`""` for a
-    complete turn without an answer; one that is not complete keeps its label in both).
+    complete turn without an answer; one that is not complete says so in both).
     `brief`, `sql` and `visualizations` hold the artifacts' lines in that focus, `clipped` what
-    was too long: `[["answer", 8120]]`, in tokens, estimated.
+    was left out of "query", "answer" or a focus's lines, with an estimate of its tokens:
+    `[["answer", 8120]]`.
     """
 
     position: int
@@ -84,23 +88,15 @@ class TurnPieces(NamedTuple):
 
 def fence_of(thread_id: uuid.UUID, key: str) -> str:
     """Return the word that closes this thread's memory: nobody who lacks `key` can write it."""
-    digest = hmac.new(key.encode(), thread_id.bytes, hashlib.sha256).hexdigest()
-    return _base62(int(digest, 16))[:_FENCE_CHARS]
+    digest = hmac.digest(key.encode(), thread_id.bytes, "sha256")
+    number = int.from_bytes(digest[:8], "big")
+    return "".join(_BASE62[number // 62**place % 62] for place in range(_FENCE_CHARS))
 
 
-def render_version(key: str) -> int:
-    """Return `RENDER_VERSION` with a fingerprint of the fence key: pieces depend on both."""
-    fingerprint = int.from_bytes(hashlib.sha256(key.encode()).digest()[:2], "big")
-    return RENDER_VERSION << 16 | fingerprint
-
-
-def _base62(number: int) -> str:
-    digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-    word = ""
-    while number:
-        number, digit = divmod(number, 62)
-        word += digits[digit]
-    return word
+def render_version(key: str, part_max_chars: int = PART_MAX_CHARS) -> int:
+    """Return `RENDER_VERSION` with a fingerprint of the settings that pieces depend on."""
+    digest = hashlib.sha256(f"{part_max_chars}|{key}".encode()).digest()
+    return RENDER_VERSION << 16 | int.from_bytes(digest[:2], "big")
 
 
 def turn_pieces(
@@ -119,140 +115,185 @@ def turn_pieces(
     tokens: Sequence[int] | None = None,
 ) -> TurnPieces:
     """Return a turn's pieces; `tokens` are its counts where they are known already."""
-    said, said_over = _clip(quoted(query, fence), part_max_chars)
-    replied, replied_over = _clip(quoted(answer, fence), part_max_chars)
-    asked_by = f"[t{position} {created_at:%Y-%m-%d}] user: "
-    answered_by = f"[t{position}] you{_mark(status, waiting_for, error_code)}: "
-    question = f"{asked_by}{said}\n"
-    reply = f"{answered_by}{replied}\n" if replied or status != Status.COMPLETE else ""
-    replied_at = len(answered_by) if status == Status.COMPLETE else 0
-    forms = _artifact_forms(position, artifacts, fence)
+    asked = quoted_part(query, fence, part_max_chars)
+    answered = quoted_part(answer, fence, part_max_chars)
+    said = asked.text or _NO_TEXT
+    replied = _with_status(answered.text, status, waiting_for or "", error_code or "", fence)
+    asked_by = f"[t{position} {created_at.astimezone(UTC).isoformat()[:10]}] user: "
+    # "[t7] you: …" and, where the turn is not complete, "[t7] you (stopped): …"
+    answered_by = f"[t{position}] you{':' if status == Status.COMPLETE else ''} "
+    lines = _artifact_lines(position, artifacts, fence, part_max_chars) if artifacts else _NO_LINES
     counts = (
-        TurnTokens(*tokens)
-        if tokens is not None
-        else _count(count, question, reply, said, reply[replied_at:-1], forms)
+        _count(asked_by, said, answered_by, replied, lines, count)
+        if tokens is None
+        else TurnTokens._make(tokens)
     )
-    clipped = [
-        [part, _over_tokens(over, len(kept), kept_tokens)]
-        for part, over, kept, kept_tokens in (
-            ("query", said_over, said, counts.said),
-            ("answer", replied_over, replied, counts.replied),
-        )
-        if over
-    ]
-    return TurnPieces(position, counts, question, len(asked_by), reply, replied_at, *forms, clipped)
+    return TurnPieces(
+        position, counts,
+        f"{asked_by}{said}\n", len(asked_by),
+        f"{answered_by}{replied}\n" if replied else "", len(answered_by),
+        lines.brief, lines.sql.text, lines.visualizations.text,
+        _clipped(asked, answered, lines),
+    )  # fmt: skip
 
 
 def _count(
-    count: Callable[[str], int], question: str, reply: str, said: str, replied: str, forms: Forms
-) -> TurnTokens:
-    brief, sql, visualizations = forms
-    in_brief = count(brief) if brief else 0
+    asked_by: str, said: str, answered_by: str, replied: str, lines: _Lines,
+    count: Callable[[str], int],
+) -> TurnTokens:  # fmt: skip
+    question, said_tokens = count_framed(asked_by, said, "\n", count)
+    answer, replied_tokens = count_framed(answered_by, replied, "\n", count) if replied else (0, 0)
+    brief, sql, visualizations = lines.brief, lines.sql.text, lines.visualizations.text
     in_sql = count(sql) if sql else 0
     return TurnTokens(
-        count(question),
-        count(reply) if reply else 0,
-        count(said),
-        count(replied) if replied else 0,
-        in_brief,
+        question,
+        answer,
+        said_tokens,
+        replied_tokens,
+        count(brief) if brief else 0,
         in_sql,
         in_sql if visualizations == sql else count(visualizations),
     )
 
 
-def _over_tokens(over_chars: int, kept_chars: int, kept_tokens: int) -> int:
-    return max(1, round(over_chars * kept_tokens / max(1, kept_chars)))
-
-
-def _mark(status: str, waiting_for: str | None, error_code: str | None) -> str:
+def _with_status(text: str, status: str, waiting_for: str, error_code: str, fence: str) -> str:
+    """Return an answer with the mark of a turn that is not complete before it."""
     if status == Status.COMPLETE:
-        return ""
+        return "⟨" + text[1:] if _STATUS_MARK.match(text) else text
     about = error_code if status == Status.FAILED else waiting_for
-    detail = _one_line(about or "")
-    if status == Status.PENDING:
-        return f" (pending, waiting for {detail})" if detail else " (pending)"
-    return f" ({status}: {detail})" if detail else f" ({status})"
-
-
-# --- Stored text as quoted data -----------------------------------------------------------
-
-
-def quoted(text: str, fence: str) -> str:
-    """Return stored text as it may stand in a view: nothing in it can pass for a marker."""
-    text = _LINE_BREAKS.sub("\n", text)
-    text = _INVISIBLE.sub("", text).strip()
-    if len(text) > 64:
-        text = _without_base64(text)
-    if "<" in text:
-        text = _TAGS.sub("‹", text)
-    if "[t" in text or "(t" in text or "[T" in text or "(T" in text:
-        text = _LABELS.sub(lambda m: m[1] + ("⟦" if m[2] == "[" else "⟨"), text)
-    return text.replace(fence, "·" * len(fence)) if fence in text else text
-
-
-def _without_base64(text: str) -> str:
-    text = _DATA_URI.sub(lambda m: f"(base64 data left out, {len(m[0]):,} characters)", text)
-    return _BASE64_RUN.sub(_name_base64, text)
-
-
-def _name_base64(match: re.Match[str]) -> str:
-    run = match[0]
-    if any(c.isdigit() for c in run) and any(c.isupper() for c in run) and not run.isupper():
-        return f"(base64 data left out, {len(run):,} characters)"
-    return run
-
-
-def _clip(text: str, max_chars: int) -> tuple[str, int]:
-    """Return the beginning of `text` and how many characters are over."""
-    over = len(text) - max_chars
-    if over <= 0:
-        return text, 0
-    return f"{whole_graphemes(text[:max_chars])} (… {over:,} characters left out)", over
-
-
-def whole_graphemes(text: str) -> str:
-    """Return `text` without a last character that the cut may have torn."""
-    while text and (text[-1] == "\u200d" or text[-1] in "\ufe0e\ufe0f" or _joins(text[-1])):
-        text = text[:-1]
-    return text.rstrip()
-
-
-def _joins(character: str) -> bool:
-    return "\u0300" <= character <= "\u036f" or "\U0001f3fb" <= character <= "\U0001f3ff"
-
-
-def _one_line(text: str, max_chars: int = _ONE_LINE_TEXT_CHARS) -> str:
-    line = _BLANKS.sub(" ", text).strip()
-    return line if len(line) <= max_chars else whole_graphemes(line[:max_chars]) + "…"
+    mark = str(status)
+    if about:
+        mark += ", waiting for " if status == Status.PENDING else ": "
+        mark += quoted_line(one_line(about), fence)
+    return f"({mark}): {text}" if text else f"({mark}):"
 
 
 # --- Artifacts ----------------------------------------------------------------------------
 
-Forms = tuple[str, str, str]
+
+class _Lines(NamedTuple):
+    """The artifacts of a turn in each focus."""
+
+    brief: str
+    sql: Part
+    visualizations: Part
 
 
-def _artifact_forms(position: int, artifacts: Sequence[Mapping[str, Any]], fence: str) -> Forms:
-    if not artifacts:
-        return "", "", ""
-    brief, sql, visualizations = [], [], []
-    for number, artifact in enumerate(artifacts, start=1):
-        label = f"[t{position}.{number}] "
-        brief.append(f"{label}{quoted(_brief(artifact), fence)}")
-        line = label + quoted(_line(artifact, position), fence)
-        sql.append(_with_sql(line, artifact, fence))
-        visualizations.append(_with_descriptor(line, label, artifact, fence))
-    return "; ".join(brief) + "\n", "".join(sql), "".join(visualizations)
+_NO_LINES = _Lines("", Part(""), Part(""))
+
+
+def _clipped(asked: Part, answered: Part, lines: _Lines) -> list[list[Any]]:
+    parts = (
+        ("query", asked), ("answer", answered),
+        ("sql", lines.sql), ("visualizations", lines.visualizations),
+    )  # fmt: skip
+    return [[name, tokens] for name, part in parts if (tokens := part.missing_tokens())]
+
+
+def _artifact_lines(
+    position: int, artifacts: Sequence[Mapping[str, Any]], fence: str, max_chars: int
+) -> _Lines:
+    labels = [f"[t{position}.{number}] " for number in range(1, len(artifacts) + 1)]
+    brief = [quoted_line(_brief(artifact), fence) for artifact in artifacts]
+    lines = [
+        label + quoted_line(_line(artifact, position), fence)
+        for label, artifact in zip(labels, artifacts, strict=True)
+    ]
+    return _Lines(
+        "; ".join(label + text for label, text in zip(labels, brief, strict=True)) + "\n",
+        _bounded(_sql_forms(lines, artifacts, fence), max_chars),
+        _bounded(_descriptor_forms(labels, lines, artifacts, fence), max_chars),
+    )
+
+
+class _ArtifactForm(NamedTuple):
+    """An artifact in one focus: in one line, and whole where there is room."""
+
+    line: str
+    whole: str
+    base64_chars: int = 0
+
+
+def _bounded(forms: Iterator[_ArtifactForm], max_chars: int) -> Part:
+    """Return each artifact whole as long as the whole ones fit in `max_chars`, then in a line."""
+    shown: list[str] = []
+    room, base64_chars, over_chars = max_chars, 0, 0
+    for line, whole, left_out in forms:
+        if whole is line:
+            shown.append(line)
+        elif len(whole) <= room:
+            room -= len(whole)
+            base64_chars += left_out
+            shown.append(whole)
+        else:
+            over = len(whole) - len(line)
+            over_chars += over
+            shown.append(f"{line} (… {over:,} characters left out)")
+    return Part("".join(f"{text}\n" for text in shown), base64_chars, over_chars)
+
+
+def _sql_forms(
+    lines: Sequence[str], artifacts: Sequence[Mapping[str, Any]], fence: str
+) -> Iterator[_ArtifactForm]:
+    for line, artifact in zip(lines, artifacts, strict=True):
+        sql = artifact.get("sql")
+        if not sql:
+            yield _ArtifactForm(line, line)
+            continue
+        shown = without_base64(verbatim(sql, fence))
+        whole = f"{line}\n{_in_ticks(shown.text)}"
+        yield _ArtifactForm(line, whole, shown.base64_chars)
+
+
+def _in_ticks(sql: str) -> str:
+    longest = max(map(len, re.findall("`+", sql)), default=0) if "`" in sql else 0
+    ticks = "`" * max(3, longest + 1)
+    return f"{ticks}sql\n{sql}\n{ticks}"
+
+
+def _descriptor_forms(
+    labels: Sequence[str],
+    lines: Sequence[str],
+    artifacts: Sequence[Mapping[str, Any]],
+    fence: str,
+) -> Iterator[_ArtifactForm]:
+    for label, line, artifact in zip(labels, lines, artifacts, strict=True):
+        kind, sql = artifact["kind"], artifact.get("sql")
+        if kind in {"chart", "visualization", "dashboard"}:
+            descriptor = _descriptor(artifact, fence)
+            whole = f"{label}{kind} {descriptor.text}"
+            yield _ArtifactForm(line, whole, descriptor.base64_chars)
+        elif sql:
+            with_sql = f"{line}: {_sql_in_one_line(sql, fence)}"
+            yield _ArtifactForm(with_sql, with_sql)
+        else:
+            yield _ArtifactForm(line, line)
+
+
+def _sql_in_one_line(sql: str, fence: str) -> str:
+    line = " ".join(sql.split())
+    begun = beginning_of(line, _ONE_LINE_SQL_CHARS)
+    over = len(line) - len(begun)
+    return quoted_line(begun, fence) + (f" (+{over:,} characters)" if over else "")
+
+
+def _descriptor(artifact: Mapping[str, Any], fence: str) -> Part:
+    whole = {name: value for name, value in artifact.items() if name != "kind"}
+    return without_base64(quoted_json(whole, fence))
+
+
+# --- What is said of an artifact ------------------------------------------------------------
 
 
 def _titled(artifact: Mapping[str, Any], *names: str) -> str:
     title = next((str(artifact[name]) for name in names if artifact.get(name)), "")
-    return ' "' + _one_line(title.replace('"', "'")) + '"' if title else ""
+    return ' "' + one_line(title.replace('"', "'")) + '"' if title else ""
 
 
 def _brief(artifact: Mapping[str, Any]) -> str:
     kind = artifact["kind"]
     if kind == "chart":
-        return f"chart {artifact['chart_type']}{_titled(artifact, 'title')}"
+        return f"chart {one_line(artifact['chart_type'])}{_titled(artifact, 'title')}"
     if kind == "definition":
         return f"definition{_titled(artifact, 'term')}"
     if kind == "file":
@@ -261,97 +302,60 @@ def _brief(artifact: Mapping[str, Any]) -> str:
 
 
 def _line(artifact: Mapping[str, Any], position: int) -> str:
-    kind = artifact["kind"]
-    detail = _DETAILS[kind](artifact, position)
-    type_name = artifact.get("visualization_type")
-    head = (
-        f"visualization {type_name}{_titled(artifact, 'title')}" if type_name else _brief(artifact)
-    )
-    return head + detail
+    if type_name := artifact.get("visualization_type"):
+        named = f"visualization {one_line(type_name)}{_titled(artifact, 'title')}"
+    else:
+        named = _brief(artifact)
+    return named + _DETAILS[artifact["kind"]](artifact, position)
 
 
-def _sql_detail(artifact: Mapping[str, Any], position: int) -> str:
+def _table_detail(artifact: Mapping[str, Any], position: int) -> str:
     rows = artifact.get("row_count")
-    parts = [" → " + _columns(artifact)] if artifact.get("columns") else []
+    parts = [_columns(artifact)] if artifact.get("columns") else []
     if rows is not None:
         parts.append(f"{rows} row" if rows == 1 else f"{rows} rows")
-    return ("; " if len(parts) > 1 else "").join(parts) if artifact.get("columns") else _rows(parts)
-
-
-def _rows(parts: Sequence[str]) -> str:
-    return f" → {parts[0]}" if parts else ""
+    return f" → {'; '.join(parts)}" if parts else ""
 
 
 def _columns(artifact: Mapping[str, Any]) -> str:
-    columns = [str(column) for column in artifact["columns"]]
+    columns = artifact["columns"]
     over = len(columns) - _ONE_LINE_COLUMNS + int(artifact.get("more_columns") or 0)
-    shown = ", ".join(_one_line(column, 60) for column in columns[:_ONE_LINE_COLUMNS])
+    shown = ", ".join(
+        one_line(str(column), _ONE_LINE_NAME_CHARS) for column in columns[:_ONE_LINE_COLUMNS]
+    )
     return f"{shown} (+{over} columns)" if over > 0 else shown
 
 
 def _chart_detail(artifact: Mapping[str, Any], position: int) -> str:
-    axes = " × ".join(
-        part for part in (artifact.get("x"), ", ".join(artifact.get("y") or [])) if part
-    )
-    parts = [axes] if axes else []
+    axes = (artifact.get("x"), ", ".join(artifact.get("y") or []))
+    parts = [" × ".join(axis for axis in axes if axis)]
     if artifact.get("series"):
         parts.append(f"by {artifact['series']}")
     if artifact.get("data"):
         parts.append(f"data t{position}.{artifact['data']}")
-    return ": " + ", ".join(_one_line(part) for part in parts) if parts else ""
+    said = ", ".join(one_line(part) for part in parts if part)
+    return f": {said}" if said else ""
 
 
 def _visualization_detail(artifact: Mapping[str, Any], position: int) -> str:
     columns = f": {_columns(artifact)}" if artifact.get("columns") else ""
-    return f" {_one_line(str(artifact['id']))}{columns}"
+    return f" {one_line(str(artifact['id']))}{columns}"
 
 
 def _dashboard_detail(artifact: Mapping[str, Any], position: int) -> str:
-    items = [str(item) for item in artifact.get("items") or []]
-    return f" {_one_line(str(artifact['id']))}" + (
-        ": " + _one_line(", ".join(items)) if items else ""
-    )
+    items = ", ".join(str(item) for item in artifact.get("items") or [])
+    return f" {one_line(str(artifact['id']))}" + (f": {one_line(items)}" if items else "")
 
 
 def _definition_detail(artifact: Mapping[str, Any], position: int) -> str:
-    return ": " + _one_line(str(artifact["meaning"]), 500)
+    return ": " + one_line(str(artifact["meaning"]), _ONE_LINE_MEANING_CHARS)
 
 
 _DETAILS: dict[str, Callable[[Mapping[str, Any], int], str]] = {
-    "sql": _sql_detail,
-    "file": _sql_detail,
+    "sql": _table_detail,
+    "file": _table_detail,
     "chart": _chart_detail,
     "visualization": _visualization_detail,
     "dashboard": _dashboard_detail,
     "definition": _definition_detail,
 }
-
-
-def _with_sql(line: str, artifact: Mapping[str, Any], fence: str) -> str:
-    sql = artifact.get("sql")
-    if not sql:
-        return line + "\n"
-    longest = max((len(run) for run in re.findall("`+", sql)), default=0)
-    ticks = "`" * max(3, longest + 1)
-    return f"{line}\n{ticks}sql\n{_verbatim(sql, fence)}\n{ticks}\n"
-
-
-def _verbatim(sql: str, fence: str) -> str:
-    """Return SQL as it is; only what would close the memory is defused."""
-    if "<" in sql:
-        sql = _CLOSING_TAG.sub("‹", sql)
-    return sql.replace(fence, "·" * len(fence)) if fence in sql else sql
-
-
-def _with_descriptor(line: str, label: str, artifact: Mapping[str, Any], fence: str) -> str:
-    kind = artifact["kind"]
-    if kind in {"chart", "visualization", "dashboard"}:
-        whole = {name: value for name, value in artifact.items() if name != "kind"}
-        return f"{label}{kind} {quoted(orjson.dumps(whole).decode(), fence)}\n"
-    sql = artifact.get("sql")
-    if not sql:
-        return line + "\n"
-    shown = _BLANKS.sub(" ", sql).strip()
-    over = len(shown) - _ONE_LINE_SQL_CHARS
-    more = f" (+{over} characters)" if over > 0 else ""
-    return f"{line}: {quoted(shown[:_ONE_LINE_SQL_CHARS], fence)}{more}\n"

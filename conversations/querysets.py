@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.conf import settings
-from django.db import models
+from django.db import models, transaction
 from django.db.models import Exists, OuterRef, Q, Subquery
 from django.db.models.functions import Cast
 
@@ -27,10 +27,14 @@ from conversations.turns import Status, TurnBody, turn_title
 from rbac.principal import Person, Principal
 
 if TYPE_CHECKING:
-    from conversations.models import ConversationThread, ThreadMessage
+    from conversations.models import ConversationThread, ThreadMessage  # noqa: F401  as strings
 
-# Enough for clocks of hosts that differ a little.
-_SKEW_SECONDS = 1.0
+_OTHER_OWNER = "other_owner"
+# What a turn's pieces are made of.
+_PIECES_FROM = (
+    "position", "created_at", "query", "answer", "artifacts", "status", "waiting_for",
+    "error_code", "tokens", "render_version",
+)  # fmt: skip
 
 
 class Recalled(NamedTuple):
@@ -179,19 +183,10 @@ class ThreadManager(models.Manager["ConversationThread"]):
         Raises `ThreadNotFound`, and `PositionNotReached` for a thread shorter than
         `min_position`.
         """
-        memory = get_conversation_memory()
-        try:
-            found = memory.parse(thread_id, raw) if raw is not None else memory.read(thread_id)
-        except RedisUnavailable:
-            found = Miss("unavailable", may_fill=False)
+        found = self._trusted(thread_id, _read(thread_id, raw), owner, min_position)
+        _count_read(found)
         if isinstance(found, Copy):
-            if found.context.owner != str(owner.pk):
-                raise ThreadNotFound
-            found = self._trusted(thread_id, found, min_position)
-        if isinstance(found, Copy):
-            metrics.WORKING_SET_READS.labels("hit").inc()
             return Recalled(found.context, "cache")
-        metrics.WORKING_SET_READS.labels(found.reason).inc()
         context = self._recall(thread_id, owner, found)
         if context.turn_count < min_position:
             raise PositionNotReached(
@@ -200,43 +195,68 @@ class ThreadManager(models.Manager["ConversationThread"]):
             )
         return Recalled(context, "database")
 
-    def _trusted(self, thread_id: uuid.UUID, copy: Copy, min_position: int) -> Copy | Miss:
+    def _trusted(
+        self, thread_id: uuid.UUID, found: Copy | Miss, owner: Person, min_position: int
+    ) -> Copy | Miss:
         """Compare a copy with the table where it was not lately, or may have missed a change."""
-        seen = str(copy.context.version)
-        if copy.context.turn_count < min_position:
+        if isinstance(found, Miss):
+            return found
+        seen = b"%d" % found.context.version
+        if found.context.owner != str(owner.pk):
+            return Miss(_OTHER_OWNER, seen, may_fill=False)
+        if found.context.turn_count < min_position:
             return Miss("behind", seen)
-        doubtful_until = max(
-            time.time() - settings.MEMORY_CHECK_SECONDS,
-            redis_gate.breaker.last_failure + _SKEW_SECONDS,
-        )
-        if copy.checked_at > doubtful_until and copy.epoch == _epoch.last_seen:
-            return copy
-        row = self.filter(pk=thread_id, deleted_at__isnull=True, memory_enabled=True)
-        found = row.values_list("version", _epoch_column()).first()
-        if found is None or found[0] != copy.context.version or str(found[1]) != copy.epoch:
-            return Miss("stale", seen)
-        _epoch.last_seen = copy.epoch
-        with suppress(RedisUnavailable):  # then it is checked again next time
-            get_conversation_memory().mark_checked(thread_id, copy.context.version, copy.epoch)
-        return copy
+        if not _is_doubtful(found) or self._is_current(thread_id, found):
+            return found
+        return Miss("stale", seen)
 
-    def _recall(
-        self, thread_id: uuid.UUID, owner: Person | None, miss: Miss
-    ) -> ConversationContext:
-        memory = get_conversation_memory()
-        lease = None
-        with suppress(RedisUnavailable):  # then nothing is filled
-            lease = memory.lease(thread_id, miss)
+    def _is_current(self, thread_id: uuid.UUID, copy: Copy) -> bool:
+        """Look up whether the table shows the copy's version, and note it where it does."""
+        looked_at = time.time()
+        version = copy.context.version
+        if self._version_and_epoch(thread_id) != (version, copy.epoch):
+            return False
+        _epoch.last_seen = copy.epoch
+        with suppress(RedisUnavailable):  # then it is looked up again next time
+            get_conversation_memory().mark_checked(thread_id, version, copy.epoch, looked_at)
+        return True
+
+    def _version_and_epoch(self, thread_id: uuid.UUID) -> tuple[int, str] | None:
+        rows = self.filter(pk=thread_id, deleted_at__isnull=True, memory_enabled=True)
+        found = rows.values_list("version", _epoch_column()).first()
+        return found and (found[0], str(found[1]))
+
+    def _recall(self, thread_id: uuid.UUID, owner: Person, miss: Miss) -> ConversationContext:
+        """Read PostgreSQL, and fill the working set where this reader got the lease for it."""
+        read_at = time.time()
+        lease = self._lease(thread_id, miss)
         context, epoch = self._from_database(thread_id, owner)
         if lease and context.turns:
-            self._fill(thread_id, lease, context, epoch)
+            self._fill(thread_id, lease, context, epoch, read_at)
+        if miss.reason == _OTHER_OWNER:  # it is theirs, so the copy is wrong
+            with suppress(RedisUnavailable):
+                get_conversation_memory().drop(thread_id)
         return context
 
+    def _lease(self, thread_id: uuid.UUID, miss: Miss) -> str | None:
+        # What a transaction reads may never be committed, or be older than the lease.
+        if transaction.get_connection().in_atomic_block:
+            return None
+        try:
+            return get_conversation_memory().lease(thread_id, miss)
+        except RedisUnavailable:
+            return None
+
     def _fill(
-        self, thread_id: uuid.UUID, lease: str, context: ConversationContext, epoch: str
+        self,
+        thread_id: uuid.UUID,
+        lease: str,
+        context: ConversationContext,
+        epoch: str,
+        read_at: float,
     ) -> bool:
         try:
-            filled = get_conversation_memory().fill(thread_id, lease, context, epoch)
+            filled = get_conversation_memory().fill(thread_id, lease, context, epoch, read_at)
         except RedisUnavailable:
             filled = False
         metrics.REHYDRATIONS.labels("filled" if filled else "not_filled").inc()
@@ -272,22 +292,8 @@ class ThreadManager(models.Manager["ConversationThread"]):
 
         memory = get_conversation_memory()
         fence = memory.fence(thread_id)
-        rows = (
-            ThreadMessage.objects.filter(thread_id=thread_id, position__lte=through)
-            .after(after)
-            .values(
-                "position",
-                "created_at",
-                "query",
-                "answer",
-                "artifacts",
-                "status",
-                "waiting_for",
-                "error_code",
-                "tokens",
-                "render_version",
-            )  # fmt: skip
-        )
+        turns_through = ThreadMessage.objects.filter(thread_id=thread_id, position__lte=through)
+        rows = turns_through.after(after).values(*_PIECES_FROM)
         turns = [_pieces_of(row, fence, memory.render_version) for row in rows]
         if len(turns) != through - after:
             raise ThreadNotFound  # deleted between the two queries
@@ -298,24 +304,21 @@ class ThreadManager(models.Manager["ConversationThread"]):
 
         Raises `config.redis.RedisUnavailable`.
         """
-        memory = get_conversation_memory()
-        dropped = 0
-        for thread_id in self.filter(touched_at__gte=since).values_list("pk", flat=True):
-            memory.drop(thread_id)
-            dropped += 1
-        return dropped
+        touched = list(self.filter(touched_at__gte=since).values_list("pk", flat=True))
+        get_conversation_memory().drop(*touched)
+        return len(touched)
 
     def rehydrate(self, thread_id: uuid.UUID) -> int:
         """Rebuild a thread's working set from PostgreSQL; return how many turns it holds.
 
         Raises `ThreadNotFound`, and `config.redis.RedisUnavailable`.
         """
-        memory = get_conversation_memory()
-        memory.drop(thread_id)
-        lease = memory.lease(thread_id, Miss("asked"))
+        get_conversation_memory().drop(thread_id)
+        read_at = time.time()
+        lease = self._lease(thread_id, Miss("asked"))
         context, epoch = self._from_database(thread_id, None)
         if lease and context.turns:
-            self._fill(thread_id, lease, context, epoch)
+            self._fill(thread_id, lease, context, epoch, read_at)
         return len(context.turns)
 
 
@@ -329,6 +332,40 @@ class _Epoch:
 
 
 _epoch = _Epoch()
+
+
+def _read(thread_id: uuid.UUID, raw: RawCopy | Exception | None) -> Copy | Miss:
+    memory = get_conversation_memory()
+    if raw is not None:
+        return memory.parse(thread_id, raw)
+    try:
+        return memory.read(thread_id)
+    except RedisUnavailable:
+        return Miss("unavailable", may_fill=False)
+
+
+def _is_doubtful(copy: Copy) -> bool:
+    """Whether a copy may lack a change: it was not compared lately, or this process lost touch.
+
+    A time in the future is from a clock that is not to be relied on.
+    """
+    now = time.time()
+    return (
+        copy.checked_at <= now - settings.MEMORY_CHECK_SECONDS
+        or copy.checked_at <= redis_gate.breaker.last_failure + redis_gate.CLOCK_SKEW_SECONDS
+        or copy.checked_at > now + redis_gate.CLOCK_SKEW_SECONDS
+        or copy.epoch != _epoch.last_seen
+    )
+
+
+_HITS = metrics.WORKING_SET_READS.labels("hit")
+
+
+def _count_read(found: Copy | Miss) -> None:
+    if isinstance(found, Copy):
+        _HITS.inc()
+    else:
+        metrics.WORKING_SET_READS.labels(found.reason).inc()
 
 
 def _epoch_column() -> Subquery:

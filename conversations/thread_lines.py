@@ -47,7 +47,10 @@ class LineRefused(Exception):
     @classmethod
     def of_problem(cls, problem: Problem) -> Self:
         """Return what a refusal of a rule or of the model says about the line."""
-        wrong = {name: found[0] for name, found in (problem.errors or {}).items()}
+        wrong = {
+            name: found[0].removeprefix("Value error, ")
+            for name, found in (problem.errors or {}).items()
+        }
         message = "; ".join(f"{name}: {text}" for name, text in wrong.items())
         if len(wrong) <= 1:
             message = next(iter(wrong.values()), problem.detail)
@@ -113,7 +116,7 @@ class TurnLine(TurnContent):
 AnyLine: TypeAlias = ThreadLine | TurnLine
 
 
-class _Kind(Body):
+class Line(Body):
     """What a line must say before it is read as one or the other."""
 
     model_config = ConfigDict(extra="ignore")
@@ -131,8 +134,9 @@ def parse_line(raw: bytes) -> AnyLine:
     """Return a line as what it says it is; raise `LineRefused`."""
     fields = _json_of(raw)
     try:
-        kind = validate(_Kind, fields).type
-        return validate(ThreadLine if kind == "thread" else TurnLine, fields)
+        if validate(Line, fields).type == "thread":
+            return validate(ThreadLine, fields)
+        return validate(TurnLine, fields)
     except Invalid as problem:
         raise LineRefused.of_problem(problem) from problem
 

@@ -28,6 +28,7 @@ class ArtifactsView(MemoryView):
     """The artifacts of a thread."""
 
     @extend_schema(
+        operation_id="list_artifacts",
         parameters=in_query(ArtifactsQuery),
         responses={200: representations.page_of(representations.ArtifactOut)},
         summary="List what a thread built",
@@ -65,6 +66,7 @@ class ArtifactView(MemoryView):
     """One artifact."""
 
     @extend_schema(
+        operation_id="read_artifact",
         parameters=in_query(OwnerQuery),
         responses={200: representations.ArtifactOut},
         summary="Read one artifact whole, with its raw spec",

@@ -33,6 +33,7 @@ class ContextView(MemoryView):
         get_conversation_memory().queue_read(pipeline, thread_id)
 
     @extend_schema(
+        operation_id="context_view",
         parameters=in_query(ContextQuery),
         responses={200: representations.ContextOut},
         summary="Render a context view",

@@ -16,6 +16,7 @@ class EventsView(MemoryView):
     """The events of a thread."""
 
     @extend_schema(
+        operation_id="list_events",
         parameters=in_query(EventsQuery),
         responses={200: representations.page_of(representations.EventOut)},
         summary="List what happened to a thread",

@@ -25,6 +25,7 @@ class ThreadsView(MemoryView):
     """A person's threads."""
 
     @extend_schema(
+        operation_id="list_threads",
         parameters=in_query(ThreadsQuery),
         responses={200: representations.page_of(representations.ThreadOut)},
         summary="List threads",
@@ -64,6 +65,7 @@ class ThreadView(MemoryView):
     """One thread."""
 
     @extend_schema(
+        operation_id="read_thread",
         parameters=in_query(OwnerQuery),
         responses={200: representations.ThreadOut},
         summary="Read a thread",
@@ -74,6 +76,7 @@ class ThreadView(MemoryView):
         return Response(_represented(owner, thread_id))
 
     @extend_schema(
+        operation_id="change_thread",
         request=ThreadPatch,
         responses={200: representations.ThreadOut},
         summary="Rename, pin, archive or describe a thread, or switch its memory",
@@ -87,7 +90,10 @@ class ThreadView(MemoryView):
         return Response(_represented(owner, thread_id))
 
     @extend_schema(
-        parameters=in_query(OwnerQuery), responses={204: None}, summary="Delete a thread"
+        operation_id="delete_thread",
+        parameters=in_query(OwnerQuery),
+        responses={204: None},
+        summary="Delete a thread",
     )
     def delete(self, request: Request, thread_id: str) -> Response:
         """Delete a thread with its turns, for good."""
@@ -131,6 +137,7 @@ class RehydrateView(MemoryView):
     """The working set of a thread."""
 
     @extend_schema(
+        operation_id="rehydrate_thread",
         request=None,
         parameters=in_query(OwnerQuery),
         responses={200: representations.RehydratedOut},

@@ -23,6 +23,7 @@ class TurnView(MemoryView):
     """One turn."""
 
     @extend_schema(
+        operation_id="write_turn",
         request=TurnIn,
         responses={201: representations.TurnWritten, 200: representations.TurnWritten},
         summary="Write a turn",
@@ -32,6 +33,7 @@ class TurnView(MemoryView):
         return write_turn(self, as_uuid("thread_id", thread_id), as_uuid("turn_id", turn_id))
 
     @extend_schema(
+        operation_id="read_turn",
         parameters=in_query(OwnerQuery),
         responses={200: representations.TurnOut},
         summary="Read a turn",
@@ -49,6 +51,7 @@ class TurnsView(MemoryView):
     """The turns of a thread."""
 
     @extend_schema(
+        operation_id="read_transcript",
         parameters=in_query(TurnsQuery),
         responses={200: representations.page_of(representations.TurnOut)},
         summary="Read a thread's transcript",
@@ -66,6 +69,7 @@ class TurnsView(MemoryView):
         )  # fmt: skip
 
     @extend_schema(
+        operation_id="create_turn",
         request=TurnIn,
         parameters=[OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER)],
         responses={201: representations.TurnWritten, 200: representations.TurnWritten},

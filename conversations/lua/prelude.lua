@@ -1,11 +1,16 @@
 -- One key: the thread's hash. See conversation_memory.py for its fields and why this is right.
 local key = KEYS[1]
 
+local function drop()
+  redis.call('DEL', key)
+  return -1
+end
+
 -- Return the named fields, or nil after deleting a key of another type.
 local function header(...)
   local values = redis.pcall('HMGET', key, ...)
   if values.err then
-    redis.call('DEL', key)
+    drop()
     return nil
   end
   return values

@@ -1,12 +1,15 @@
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from embedded.waiting import wait_until
 from tests.embedded.processes import descendants, living, python, read_until
 
-PRINT_SETTINGS = "import os; print({k: os.environ.get(k) for k in os.environ})"
+PRINT_SETTINGS = "import os; print(dict(os.environ), flush=True); os._exit(7)"
 # Ignores requests to stop, and has a child in the background that does the same.
 STUBBORN = "trap '' TERM INT; sh -c 'trap \"\" TERM INT; sleep 600' & echo ready; wait"
 
@@ -15,30 +18,35 @@ def run(*command: str, **env: str) -> "subprocess.Popen[str]":
     return python("-m", "embedded.run", "--", *command, **env)
 
 
-def test_the_command_finds_servers_of_its_own() -> None:
-    output, _ = run("python3", "-c", PRINT_SETTINGS, DATABASE_URL="postgres://mine").communicate()
-    assert "'DATABASE_URL': 'postgres://rethread:" in output
-    assert "'REDIS_URL': 'redis://:" in output
-    assert "'DYNAMODB_ENDPOINT_URL': 'http://127.0.0.1:" in output
-    assert "'RETHREAD_ENV_FILE': ''" in output
+@pytest.fixture(scope="module")
+def printed() -> str:
+    """The environment that a command was given, and its exit status after it."""
+    mine = {"DATABASE_URL": "postgres://mine", "OPENAI_API_KEY": "sk-mine"}
+    process = run("python3", "-c", PRINT_SETTINGS, **mine)
+    output, _ = process.communicate(timeout=60)
+    return f"{output}exit status {process.returncode}"
 
 
-def test_keys_of_vendors_do_not_reach_the_command() -> None:
-    output, _ = run("python3", "-c", PRINT_SETTINGS, OPENAI_API_KEY="sk-mine").communicate()
-    assert "sk-mine" not in output
+def test_the_command_finds_servers_of_its_own(printed: str) -> None:
+    assert "'DATABASE_URL': 'postgres://rethread:" in printed
+    assert "'REDIS_URL': 'redis://:" in printed
+    assert "'DYNAMODB_ENDPOINT_URL': 'http://127.0.0.1:" in printed
+    assert "'RETHREAD_ENV_FILE': ''" in printed
 
 
-def test_its_exit_status_is_the_commands() -> None:
-    process = run("sh", "-c", "exit 7")
-    process.communicate()
-    assert process.returncode == 7
+def test_keys_of_vendors_do_not_reach_the_command(printed: str) -> None:
+    assert "sk-mine" not in printed
 
 
-def test_its_data_is_gone_afterwards() -> None:
-    output, _ = run("sh", "-c", 'echo "$RETHREAD_DATA_DIR"').communicate()
-    folder = Path(output.splitlines()[-1])
-    assert folder.name.startswith("rethread-")
-    assert not folder.exists()
+def test_its_exit_status_is_the_commands(printed: str) -> None:
+    assert printed.endswith("exit status 7")
+
+
+def test_its_data_is_gone_afterwards(printed: str) -> None:
+    folder = re.search(r"'RETHREAD_DATA_DIR': '(.*?)'", printed)
+    assert folder
+    assert Path(folder[1]).name.startswith("rethread-")
+    assert not Path(folder[1]).exists()
 
 
 def test_without_a_command_it_says_how_to_give_one() -> None:

@@ -15,9 +15,6 @@ from embedded.stack import SERVICES
 from embedded.waiting import wait_until
 from tests.embedded.processes import descendants, living, python, read_until
 
-# One launcher serves all of these tests.
-pytestmark = pytest.mark.xdist_group("up")
-
 Launcher = subprocess.Popen[str]
 OF_THIS_TEST_RUN = [*(service.variable for service in SERVICES), "SECRET_KEY"]
 

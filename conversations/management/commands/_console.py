@@ -12,11 +12,16 @@ from typing import Self
 
 from django.core.management.base import CommandError, OutputWrapper
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskProgressColumn, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bar
-from rich.progress import TimeRemainingColumn
 
-_PLAIN_LINES = 20
+_PLAIN_LINES = 10
 
 
 class Interrupt:
@@ -54,17 +59,21 @@ def finishing_first() -> Iterator[Interrupt]:
 
 
 class Progress:
-    """A bar on a terminal; elsewhere a line at each twentieth, or at 1,000, 2,000, 4,000 …
+    """A bar on a terminal, a few plain lines elsewhere.
 
-    It goes to stderr: stdout is for results.
+    A line at each tenth, though not before `at_least` more are done; where the total is unknown
+    at 1,000, 2,000, 4,000 and so on. It goes to stderr: stdout is for results.
     """
 
-    def __init__(self, stderr: OutputWrapper, unit: str, total: int | None) -> None:
+    def __init__(
+        self, stderr: OutputWrapper, unit: str, total: int | None, at_least: int = 100
+    ) -> None:
         self._stderr = stderr
         self._unit = unit
         self._total = total
         self._done = 0
-        self._next = max(1, total // _PLAIN_LINES) if total else 1_000
+        self._step = max(at_least, total // _PLAIN_LINES) if total else 1_000
+        self._next = self._step
         self._bar = _bar() if stderr.isatty() else None
 
     def __enter__(self) -> Self:
@@ -90,19 +99,14 @@ class Progress:
         if self._bar:
             self._bar.update(self._task, completed=done)
         elif done >= self._next and done != self._total:
-            self._next = self._after(done)
             of = f" of {self._total:,}" if self._total else ""
             self._stderr.write(f"{done:,}{of} {self._unit}", str)
+            self._step *= 1 if self._total else 2
+            self._next = done - done % self._step + self._step
 
     def advance(self) -> None:
         """Say that one more is done."""
         self.reach(self._done + 1)
-
-    def _after(self, done: int) -> int:
-        if self._total is None:
-            return self._next * 2 if done < self._next * 2 else done + 1
-        step = max(1, self._total // _PLAIN_LINES)
-        return done - done % step + step
 
 
 def _bar() -> Bar:

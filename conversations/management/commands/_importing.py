@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import BinaryIO
 
@@ -28,7 +28,6 @@ from conversations.thread_lines import (
 from conversations.turns import TurnBody
 from rbac.exceptions import NotAPerson
 from rbac.models import User
-from rbac.names import BadName
 from rbac.principal import Person
 
 _BATCH_TURNS = 100
@@ -89,15 +88,15 @@ class Importer:
         block = _Block(head)
         if block.thread is None:
             entries = chain([head], entries)
-        for batch, is_last in _batches(entries):
-            self._settle(block, block.write(batch, is_last=is_last), batch)
+        for batch in _batches(entries):
+            self._settle(block.write(batch), batch)
             if self.interrupt.asked:
                 return
         if block.thread is not None and not block.places:
             why = LineRefused("no_turns", "A thread is made by its first turn; there is none.")
-            self._settle(block, _Outcome(Tally(refused=1), [(head.number, why)]), [head])
+            self._settle(_Outcome(Tally(refused=1), [(head.number, why)]), [head])
 
-    def _settle(self, block: _Block, outcome: _Outcome, batch: list[Entry]) -> None:
+    def _settle(self, outcome: _Outcome, batch: list[Entry]) -> None:
         """Count what is committed now, and pass on what was refused."""
         self.tally.add(outcome.tally)
         self.through_line = batch[-1].number
@@ -120,18 +119,22 @@ class _Block:
 
     def __init__(self, head: Entry) -> None:
         self.thread = head.line if isinstance(head.line, ThreadLine) else None
+        self.owner: Person | None = None
         self.held = False
         self.places = 0
-        self.wrote = 0
 
-    def write(self, batch: list[Entry], *, is_last: bool) -> _Outcome:
-        """Write a batch in one transaction, as far as its first refused line."""
+    def write(self, batch: list[Entry]) -> _Outcome:
+        """Write a batch in one transaction, as far as its first refused line.
+
+        What else the thread's line says goes with each batch that adds to it: a run that is
+        killed leaves nothing for later, and a repeat leaves alone what people have changed since.
+        """
         outcome = _Outcome()
         outcome.tally.threads = int(self.places == 0 and self.thread is not None)
         with transaction.atomic():
             for entry in batch:
                 self._write_one(entry, outcome)
-            if is_last and self.thread and self.wrote and not self.held:
+            if self.thread and outcome.tally.written:
                 _dress(self.thread)
         return outcome
 
@@ -154,14 +157,90 @@ class _Block:
         thread, turn = self.thread, entry.line
         if thread is None or not isinstance(turn, TurnLine) or entry.body is None:
             raise LineRefused("no_thread", "A turn stands below the line of its thread.")
+        self.owner = self.owner or _owner(thread)
         finalized = ConversationThread.objects.finalize_turn(
-            owner=_owner(thread),
+            owner=self.owner,
             thread_id=thread.id,
             turn_id=turn.id_in(thread.id, self.places),
-            body=entry.body,
+            body=replace(entry.body, agent_type=entry.body.agent_type or thread.agent_type),
             created_at=turn.created_at,
             expected_position=turn.position,
         )
-        self.wrote += finalized.created
         outcome.tally.written += finalized.created
         outcome.tally.stored_already += not finalized.created
+
+
+def _owner(thread: ThreadLine) -> Person:
+    """Return whose thread it is; raises `UnknownUser` and `NotAPerson`."""
+    user = User.objects.get_or_create_person(thread.tenant, thread.user_id)
+    if user.is_agent:
+        raise NotAPerson("Agents have no memory; name the person whose thread it is.")
+    return Person(user.pk, user.tenant, user.user_id)
+
+
+def _dress(line: ThreadLine) -> None:
+    """Give the thread what its line says beside its turns; what it leaves out stays."""
+    thread = ConversationThread.objects.get(pk=line.id)
+    if line.title:
+        thread.rename(line.title)
+    if line.metadata:
+        thread.describe(line.metadata)
+    if not line.memory:
+        thread.remember(enabled=False)
+    times = {"archived_at": line.archived_at, "pinned_at": line.pinned_at}
+    # The first turn named the agent type; it may have been completed as another since.
+    said = {**times, "agent_type": line.agent_type}
+    changed = [name for name, value in said.items() if value and getattr(thread, name) != value]
+    for name in changed:
+        setattr(thread, name, said[name])
+    if changed:
+        thread.save(update_fields=changed)
+
+
+def entries_of(stream: BinaryIO) -> Iterator[Entry]:
+    """Yield the lines of a file, each read and checked as far as it can be by itself."""
+    limit = max_line_bytes()
+    for number, raw in numbered_lines(stream, limit):
+        if raw is None:
+            message = f"A line may have {limit} bytes (twice MAX_BODY_BYTES)."
+            yield Entry(number, 0, LineRefused("line_too_large", message))
+        else:
+            yield _entry(number, raw)
+
+
+def _entry(number: int, raw: bytes) -> Entry:
+    try:
+        line = parse_line(raw)
+        body = line.to_body() if isinstance(line, TurnLine) else None
+        return Entry(number, len(raw), line, body)
+    except LineRefused as why:
+        return Entry(number, len(raw), why)
+    except Problem as problem:
+        return Entry(number, len(raw), LineRefused.of_problem(problem))
+
+
+def _blocks(entries: Iterable[Entry]) -> Iterator[Iterator[Entry]]:
+    """Split where a thread's line stands; what stands before the first is a block as well."""
+    block = 0
+
+    def number_of(entry: Entry) -> int:
+        nonlocal block
+        block += isinstance(entry.line, ThreadLine)
+        return block
+
+    for _, entries_of_block in groupby(entries, key=number_of):
+        yield entries_of_block
+
+
+def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """Collect what one transaction writes: 100 lines, fewer where they are large."""
+    batch: list[Entry] = []
+    size = 0
+    for entry in entries:
+        batch.append(entry)
+        size += entry.bytes
+        if len(batch) == _BATCH_TURNS or size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -32,7 +32,7 @@ class Command(BaseCommand):
             "--json", action="store_true", help="one JSON object a thread on stdout, then a summary"
         )
 
-    def handle(self, *, dry_run: bool, json: bool, **options: Any) -> None:  # noqa: A002
+    def handle(self, *, dry_run: bool, json: bool, **options: Any) -> None:
         """Rebuild one thread after the other; each is whole or absent at any moment."""
         self.as_json, self.dry_run = json, dry_run
         self.rebuilt = self.turns = self.failed = 0
