@@ -44,7 +44,7 @@ def _measure(asked: argparse.Namespace) -> int:
 
     from benchmarks import rows
     from benchmarks.bench import QUICK, Bench, Scale
-    from benchmarks.report import missed, save, show
+    from benchmarks.report import Line, missed, save, show
     from conversations.models import ConversationThread
     from conversations.tokenizer import warm
 
@@ -58,9 +58,12 @@ def _measure(asked: argparse.Namespace) -> int:
         return 2
     warm()
     started = time.monotonic()
-    with Bench(QUICK if asked.quick else Scale()) as bench:
-        lines = rows.measure(bench, asked.only or list(rows.ROWS))
-    show(lines)
+    lines: list[Line] = []
+    try:
+        with Bench(QUICK if asked.quick else Scale()) as bench:
+            lines.extend(rows.measure(bench, asked.only or list(rows.ROWS)))
+    finally:  # a run that breaks off has measured something
+        show(lines)
     if asked.json:
         save(lines, asked.json)
     failed = missed(lines)

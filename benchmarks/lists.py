@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from benchmarks.bench import TENANT, Bench, note
 from benchmarks.load import Job
 from benchmarks.report import Line
-from benchmarks.rounds import alternate
+from benchmarks.rounds import Sides, alternate
 from benchmarks.seeding import owner_of
 from conversations.api.base import encode_cursor
 from conversations.models import ConversationThread
@@ -19,23 +19,28 @@ _LIMIT = 50
 
 
 def measure(bench: Bench) -> Iterator[Line]:
-    """Read the first page and a deep one at many threads, against the first at few."""
+    """Read the first page and a deep one at many threads, against the first at few.
+
+    What few threads cost is measured twice: before the many are there, which is what the others
+    are held against, and beside them, since a list may also suffer from what others store.
+    """
     few, many = bench.scale.threads
     note(f"lists at {many:,} threads")
     short = owner_of(TENANT, "few", few)
-    long = owner_of(TENANT, "many", many)
-    first, deep = f"first page at {many:,}", f"page {bench.scale.page:,} at {many:,}"
     least = f"first page at {few:,}"
-    sides = alternate(
+    alone = alternate({least: _page(bench, short)}, bench.scale.rounds)
+    long = owner_of(TENANT, "many", many)
+    beside = alternate(
         {
-            least: _page(bench, short),
-            first: _page(bench, long),
-            deep: _page(bench, long, bench.scale.page),
+            f"first page at {few:,}, beside {many:,}": _page(bench, short),
+            f"first page at {many:,}": _page(bench, long),
+            f"page {bench.scale.page:,} at {many:,}": _page(bench, long, bench.scale.page),
         },
         bench.scale.rounds,
     )
-    for which in (first, deep):
-        yield sides.line(f"list, {which}", which, least, GOAL)
+    both = Sides({**alone.figures, **beside.figures})
+    for which in beside.figures:
+        yield both.line(f"list, {which}", which, least, GOAL)
 
 
 def _page(bench: Bench, owner: Person, number: int = 1) -> Callable[[], float]:

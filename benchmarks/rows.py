@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from benchmarks import in_process, lengths, lists, memory, over_http, sizes
 from benchmarks.bench import Bench
@@ -20,6 +20,8 @@ ROWS: dict[str, Callable[[Bench], Iterable[Line]]] = {
 }
 
 
-def measure(bench: Bench, names: Sequence[str]) -> list[Line]:
+def measure(bench: Bench, names: Sequence[str]) -> Iterator[Line]:
     """Measure the named rows, in the table's order."""
-    return [line for name, row in ROWS.items() if name in names for line in row(bench)]
+    for name, row in ROWS.items():
+        if name in names:
+            yield from row(bench)

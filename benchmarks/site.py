@@ -47,6 +47,10 @@ class Running:
         """Return whether it does what it is for."""
         return True
 
+    def last_lines(self) -> str:
+        """Return the end of its log."""
+        return self._log.last_lines()
+
     def peaks(self) -> list[int]:
         """Return the most memory, in bytes, that each process of it has held so far."""
         keeper = self._group.pid if self._group else 0

@@ -32,11 +32,14 @@ _INVISIBLE = regex.compile(
     rf"|[[\p{{Cc}}--[\t\n]][\p{{DI}}--[\u200c\u200d{_SELECTORS}]]]+",
     regex.VERSION1,
 )
+_PRINTABLE_YET_UNSEEN = re.compile(
+    f"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0{_SELECTORS}]"
+)
 _SKIPPED = regex.compile(r"[\p{M}\p{DI}]")  # what doesn't keep two words from looking alike
 _BLANKS = re.compile(r"\s+")
 
 # A bracket of ours, or one that Unicode calls the same, and enough of what follows to tell.
-_TAG = re.compile("[<＜﹤](?=([^<＜﹤]{0,40}))")
+_TAG = re.compile(r"[<＜﹤](?=\s*([^<＜﹤]{0,40}))")
 _BRACKETS = r"\[(［﹇（﹙︵⁽₍"
 _BRACKET = re.compile(f"[{_BRACKETS}]")
 _LABEL = re.compile(
@@ -112,7 +115,7 @@ def quoted_json(value: Mapping[str, Any], fence: str) -> str:
     What may not stand in a view is written as `\u003c`, which JSON takes for the character.
     """
     text = orjson.dumps(value).decode()
-    if not text.isprintable():
+    if not text.isascii() or not text.isprintable():
         text = _LINE_BREAKS.sub(_as_json, _INVISIBLE.sub(_as_json, text))
     if "<" in text or not text.isascii():
         text = _TAG.sub(lambda m: _as_json(m) if _TAG_NAME.match(_read_as(m[1])) else m[0], text)
@@ -145,7 +148,10 @@ def _may_hold_label(text: str) -> bool:
 
 
 def _visible(text: str) -> str:
-    if text.replace("\n", " ").isprintable():  # nearly always, and much faster
+    # Nearly always, and much faster.
+    if text.replace("\n", " ").isprintable() and (
+        text.isascii() or not _PRINTABLE_YET_UNSEEN.search(text)
+    ):
         return text
     shown: str = _INVISIBLE.sub("", _LINE_BREAKS.sub("\n", text))
     return shown
@@ -155,7 +161,7 @@ def _read_as(text: str) -> str:
     """Return what `text` looks like to a reader who makes nothing of width, style or accents."""
     if text.isascii():
         return text
-    plain: str = _SKIPPED.sub("", unicodedata.normalize("NFKC", text))
+    plain: str = _SKIPPED.sub("", unicodedata.normalize("NFKD", text))
     return plain
 
 

@@ -80,7 +80,7 @@ def _report(snapshot: Mapping[str, Any], error: Exception) -> None:
     try:
         with transaction.atomic():
             SessionEvent.emit(EVENT, _uuid(thread_id), session_uuid=_uuid(run), code=code)
-    except Exception:  # noqa: BLE001  see above
+    except Exception:
         log.exception("event_not_stored", kind=EVENT, code=code)
 
 

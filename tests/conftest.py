@@ -13,11 +13,8 @@ from rest_framework.test import APIClient
 
 from config import redis as redis_gate
 
-
 # What migrations put there, or Django makes by itself once and for all.
-_KEPT = frozenset(
-    {"django_migrations", "django_content_type", "auth_permission", "database_epoch"}
-)
+_KEPT = frozenset({"django_migrations", "django_content_type", "auth_permission", "database_epoch"})
 
 
 def _empty_tables(self: TransactionTestCase) -> None:

@@ -163,7 +163,7 @@ def manage(tmp_path: Path, *command: str, **environment: str) -> subprocess.Comp
     """Run a command with nothing set but `environment` and without any running `make up`."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
     own = {"RETHREAD_DATA_DIR": str(tmp_path), "RETHREAD_ENV_FILE": ""}
-    return subprocess.run(  # noqa: S603
+    return subprocess.run(
         [sys.executable, "manage.py", *command],
         cwd=django_settings.BASE_DIR,
         env=kept | own | environment,

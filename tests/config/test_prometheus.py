@@ -72,7 +72,7 @@ def test_the_figures_of_all_processes_are_added_up(
 ) -> None:
     count = "from prometheus_client import Counter; Counter('made_here', '').inc(2)"
     for _ in range(2):
-        subprocess.run(  # noqa: S603
+        subprocess.run(
             [sys.executable, "-c", count],
             env=os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)},
             check=True,

@@ -3,9 +3,9 @@
 import uuid
 
 import pytest
+from django.db.models import ProtectedError
 
 from conversations.models import ConversationThread, ThreadMessage
-from django.db.models import ProtectedError
 from rbac.models import User
 from tests.conversations.conftest import Caller
 

@@ -42,8 +42,8 @@ def threads(agent: Any) -> list[uuid.UUID]:
     """Three threads of Ana's, of two turns each, in the order of their ids."""
     made = sorted(uuid.uuid4() for _ in range(3))
     for thread in made:
-        agent.put_turn(thread)
-        agent.put_turn(thread)
+        agent.put_turn(thread, answer="North leads.")
+        agent.put_turn(thread, answer="North leads.")
     return made
 
 
@@ -60,13 +60,13 @@ def test_all_means_all(threads, monkeypatch):
 
 
 def test_an_owner_means_their_threads_only(agent, threads, bob, thread_id):
-    agent.put_turn(thread_id, user_id="bob")
+    agent.put_turn(thread_id, user_id="bob", answer="It does.")
     run("--owner", "acme/bob")
     assert [is_warm(thread) for thread in [*threads, thread_id]] == [False, False, False, True]
 
 
 def test_an_agent_type_and_a_time_narrow_it_down(agent, threads, thread_id):
-    agent.put_turn(thread_id, agent_type="copilot")
+    agent.put_turn(thread_id, agent_type="copilot", answer="Done.")
     old = uuid.uuid4()
     agent.put_turn(old, agent_type="copilot")
     ConversationThread.objects.filter(pk=old).update(touched_at=timezone.now() - timedelta(days=3))

@@ -25,8 +25,8 @@ def test_it_says_the_new_name_and_what_for(db):
 
 
 def test_a_copy_from_before_a_restore_is_no_longer_shown(agent, thread_id, settings):
-    agent.put_turn(thread_id, query="Kept")
-    agent.put_turn(thread_id, query="Lost in the restore")
+    agent.put_turn(thread_id, query="Kept", answer="Yes.")
+    agent.put_turn(thread_id, query="Lost in the restore", answer="No.")
     agent.context(thread_id)
     assert agent.context(thread_id).json()["source"] == "cache"
     ThreadMessage.objects.filter(thread=thread_id, position=2).delete()
