@@ -15,9 +15,9 @@ from django.db import DatabaseError, transaction
 
 from config.errors import Problem, validate
 from config.plain_json import TooDeep, to_plain
-from conversations.api.schemas import TurnIn
 from conversations.events import SessionEvent
 from conversations.models import ConversationThread
+from conversations.turn_input import TurnIn
 from rbac.models import User
 from rbac.principal import Person
 

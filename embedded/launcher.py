@@ -92,12 +92,15 @@ class Launcher:
     def _open_to_commands(self, exits: ExitStack, servers: dict[str, str]) -> None:
         """Complete the environment, and publish what commands beside this need of it."""
         kept = secret_in(self._data_dir / "secret_key", length_bytes=48)
-        published = {**servers, "SECRET_KEY": self._environment.get("SECRET_KEY") or kept}
+        published = {
+            **servers,
+            "SECRET_KEY": self._environment.get("SECRET_KEY") or kept,
+            "HOST": self._settings.host,
+            "PORT": str(self._settings.port),
+        }
         metrics = self._data_dir / "metrics"
         shutil.rmtree(metrics, ignore_errors=True)
         self._environment |= published | {
-            "HOST": self._settings.host,
-            "PORT": str(self._settings.port),
             "PROMETHEUS_MULTIPROC_DIR": str(make_private_folder(metrics)),
             "PYTHONUNBUFFERED": "1",
             "RETHREAD_DATA_DIR": str(self._data_dir),

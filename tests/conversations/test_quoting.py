@@ -186,7 +186,9 @@ def test_base64_is_left_out_with_its_size(data):
     assert shown.missing_tokens() > len(data) / 4
 
 
-@pytest.mark.parametrize("text", ["a" * 32_000, "word " * 999, "你好" * 999, "x\n" * 999, "-" * 999])
+@pytest.mark.parametrize(
+    "text", ["a" * 32_000, "word " * 999, "你好" * 999, "x\n" * 999, "-" * 999]
+)
 def test_long_text_is_no_base64(text):
     assert without_base64(text) == (text, 0, 0)
 

@@ -456,6 +456,7 @@ def _agrees(
 
 # --- Runs -------------------------------------------------------------------------------------
 
+Work = Callable[[World], None]
 Scenario = Callable[[World], None]
 
 
@@ -477,18 +478,23 @@ class Runs:
                 world.abort()
                 raise
 
-    def in_every_order(self, scenario: Scenario, faults: int = 0) -> int:
-        """Play each list of choices there is, depth first; return how many there are."""
+    def in_every_order(self, start: Scenario, works: list[Work], faults: int) -> None:
+        """Play each list of choices there is, depth first."""
+
+        def scenario(world: World) -> None:
+            start(world)
+            world.interleave(*map(world.begin, works))
+
         choices: list[list[int]] = []  # [taken, of how many]
-        runs = 0
-        while True:
+        played = 0
+        while choices or not played:
             self.play(scenario, Replay(choices), faults)
-            runs += 1
+            played += 1
             while choices and choices[-1][0] == choices[-1][1] - 1:
                 choices.pop()
-            if not choices:
-                return runs
-            choices[-1][0] += 1
+            if choices:
+                choices[-1][0] += 1
+        print(played, "runs")
 
     def at_random(self, scenario: Scenario, runs: int, faults: int) -> None:
         for seed in range(runs):
@@ -550,50 +556,48 @@ def three_turns_cached(world: World) -> None:
     world.faults_left = faults
 
 
-SMALL = {
-    "a slow reader and an append": [read, append],
+TOGETHER = {
     "a slow reader and two appends": [read, append, append],
     "a slow reader, an append and a completion": [read, append, complete],
     "a slow reader and a deletion": [read, forget],
-    "a slow reader, an append and a deletion": [read, append, forget],
     "a slow reader and memory switched off": [read, switch_off],
     "a slow reader and an append whose process dies": [read, append_and_die],
     "two readers and an append": [read, read, append],
     "a reader, an append and an eviction": [read, append, evict],
 }
-
-
-@pytest.mark.parametrize("cached", [True, False], ids=["cached", "cold"])
-@pytest.mark.parametrize("name", SMALL)
-def test_in_every_order(runs: Runs, name: str, cached: bool) -> None:
-    def scenario(world: World) -> None:
-        (three_turns_cached if cached else three_turns)(world)
-        world.interleave(*[world.begin(work) for work in SMALL[name]])
-
-    print(runs.in_every_order(scenario), "runs")
-
-
-FAULTY = {
-    "an append": [append],
+WITH_A_FAILURE = {
+    "a slow reader and an append": [read, append],
+    "a slow reader and a completion": [read, complete],
+    "a slow reader and a deletion": [read, forget],
     "two appends": [append, append],
+    "an append and a completion": [append, complete],
+}
+WITH_TWO_FAILURES = {
+    "an append": [append],
     "a completion": [complete],
     "a deletion": [forget],
     "memory switched off": [switch_off],
-    "an append and a completion": [append, complete],
-    "a slow reader and an append": [read, append],
-    "a slow reader and a deletion": [read, forget],
     "a resent turn": [append_and_die],
 }
+either_way = pytest.mark.parametrize("start", [three_turns_cached, three_turns])
 
 
-@pytest.mark.parametrize("cached", [True, False], ids=["cached", "cold"])
-@pytest.mark.parametrize("name", FAULTY)
-def test_with_two_failures_in_every_order(runs: Runs, name: str, cached: bool) -> None:
-    def scenario(world: World) -> None:
-        (three_turns_cached if cached else three_turns)(world)
-        world.interleave(*[world.begin(work) for work in FAULTY[name]])
+@either_way
+@pytest.mark.parametrize("name", TOGETHER)
+def test_in_every_order(runs: Runs, name: str, start: Scenario) -> None:
+    runs.in_every_order(start, TOGETHER[name], faults=0)
 
-    print(runs.in_every_order(scenario, faults=2), "runs")
+
+@either_way
+@pytest.mark.parametrize("name", WITH_A_FAILURE)
+def test_with_each_call_failing_in_every_order(runs: Runs, name: str, start: Scenario) -> None:
+    runs.in_every_order(start, WITH_A_FAILURE[name], faults=1)
+
+
+@either_way
+@pytest.mark.parametrize("name", WITH_TWO_FAILURES)
+def test_with_any_two_calls_failing(runs: Runs, name: str, start: Scenario) -> None:
+    runs.in_every_order(start, WITH_TWO_FAILURES[name], faults=2)
 
 
 WORKS = (append, append, append, complete, read, read, read, append_and_die, evict, run_job)
@@ -630,4 +634,4 @@ def _restore(world: World) -> None:
 
 @pytest.mark.parametrize("faults", [0, 1, 4])
 def test_in_long_runs(runs: Runs, faults: int) -> None:
-    runs.at_random(long_run, runs=400, faults=faults)
+    runs.at_random(long_run, runs=150, faults=faults)
