@@ -24,10 +24,11 @@ test: install-dev  ## Run the tests on servers of their own; ARGS="-k word" choo
 	@$(VENV) -m pytest -n 2 --dist loadfile $(ARGS)
 
 .PHONY: check
-check: install-dev  ## Lint, formatting, types, templates, migrations, deployment settings
+check: install-dev  ## Lint, formatting, types, import rules, templates, migrations, deployment
 	$(VENV) -m ruff check .
 	$(VENV) -m ruff format --check .
 	$(VENV) -m mypy
+	.venv/bin/lint-imports
 	$(VENV) -m djlint --quiet --check --lint templates
 	$(VENV) -m embedded.run -- $(VENV) manage.py makemigrations --check --dry-run
 	HTTPS=true $(VENV) -m embedded.run -- $(VENV) manage.py check --deploy --fail-level WARNING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from benchmarks import in_process, lengths, lists, memory, over_http, sizes
+from benchmarks import in_process, lengths, lists, memory, over_http, reuse, sizes
 from benchmarks.bench import Bench
 from benchmarks.report import Line
 
@@ -17,6 +17,7 @@ ROWS: dict[str, Callable[[Bench], Iterable[Line]]] = {
     "lists": lists.measure,
     "bytes": sizes.measure,
     "memory": memory.measure,
+    "prompt-cache": reuse.measure,
 }
 
 

@@ -52,7 +52,7 @@ _TURN_NUMBER = re.compile(r"t\d", re.IGNORECASE)
 _CUT_MARK = re.compile(r"\((?=… (?:cut\)|[\d,]+ characters)|cut …\)|base64 data left out)")
 
 _BASE64 = re.compile(
-    r"data:[\w.+/-]*(?:;[\w=.+-]+)*,[^\s\"'`<>()\\]{64,}"
+    r"data:[\w.+/-]*(?:;[\w=.+-]+)*,[^\s\"'`<>()\\]{64,}(?<![.,;:!?])"
     r"|(?<![A-Za-z0-9+/_-])(?:[A-Za-z0-9+/]{60,}\n){4,}[A-Za-z0-9+/]*={0,2}"
     r"|(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{512,}={0,2}"
 )

@@ -197,10 +197,10 @@ def test_no_name_can_start_a_line_or_pass_for_another_artifact():
         {"kind": "file", "file_id": evil, "name": evil},
     ]
     turn = pieces(artifacts=artifacts)
-    for text in (turn.brief, turn.sql, turn.visualizations):
-        assert re.findall(r"(?:^|; )(\[t\d[^\]]*\])", text, re.MULTILINE) == [
-            f"[t7.{number}]" for number in range(1, 7)
-        ]
+    labels = [f"[t7.{number}]" for number in range(1, 7)]
+    assert re.findall(r"(?:^|; )(\[t\d[^\]]*\])", turn.brief) == labels
+    for text in (turn.sql, turn.visualizations):
+        assert re.findall(r"^(\[t\d[^\]]*\])", text, re.MULTILINE) == labels
         assert "</memory" not in text
     assert len(turn.visualizations.splitlines()) == 6
 
@@ -228,7 +228,7 @@ def test_statements_that_are_too_long_together_stand_in_one_line_each():
     artifacts = [{"kind": "sql", "sql": sql} for sql in (short, long, long, short)]
     turn = pieces(artifacts=artifacts, part_max_chars=2_000)
     assert turn.sql.count("```sql") == 3
-    assert "[t7.3] sql (… 1,518 characters left out)\n[t7.4] sql\n```sql\nSELECT 1" in turn.sql
+    assert "[t7.3] sql (… 1,519 characters left out)\n[t7.4] sql\n```sql\nSELECT 1" in turn.sql
     assert turn.clipped == [["sql", 380]]
 
 

@@ -557,8 +557,8 @@ def three_turns_cached(world: World) -> None:
 
 
 TOGETHER = {
-    "a slow reader and two appends": [read, append, append],
-    "a slow reader, an append and a completion": [read, append, complete],
+    "a reader and two appends": [append, append],
+    "x": [append],
     "a slow reader and a deletion": [read, forget],
     "a slow reader and memory switched off": [read, switch_off],
     "a slow reader and an append whose process dies": [read, append_and_die],
