@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from django.conf import settings
 from django.db import models, transaction
 from django.db.models import Exists, OuterRef, Q, Subquery
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast
 
 from config import metrics
@@ -110,7 +111,10 @@ class ThreadQuerySet(models.QuerySet["ConversationThread"]):
 def _pending_turns() -> Any:
     from conversations.models import ThreadMessage
 
-    return ThreadMessage.objects.filter(thread=OuterRef("pk"), status=Status.PENDING.value)
+    # As a parameter, a prepared statement's general plan could not use the partial index and
+    # would scan every turn there is.
+    literal = RawSQL(f"'{Status.PENDING.value}'", ())  # noqa: S611
+    return ThreadMessage.objects.filter(thread=OuterRef("pk"), status=literal)
 
 
 class TurnQuerySet(models.QuerySet["ThreadMessage"]):

@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 from config.errors import Invalid, validate
 from conversations.api.schemas import OwnerQuery, query_of
 from conversations.models import ConversationThread
-from rbac.principal import Principal
+from rbac.principal import Person, Principal
 
 Q = TypeVar("Q", bound=OwnerQuery)
 R = TypeVar("R")
@@ -31,6 +31,17 @@ class MemoryView(APIView):
     def query(self, model: type[Q]) -> Q:
         """Return the query string as `model`; raise `Invalid` for what is wrong in it."""
         return validate(model, query_of(self.request.query_params))
+
+    def owner(self, named: str | None) -> Person:
+        """Return the person a call is for, whom an agent names in the body or the query string.
+
+        Raises `Invalid` where the two differ, and what `Principal.acting_for` raises.
+        """
+        asked = self.query(OwnerQuery).user_id if self.request.query_params else None
+        if named and asked and named != asked:
+            message = "The body and the query string name different people."
+            raise Invalid(message, errors={"user_id": [message]})
+        return self.principal.acting_for(named or asked)
 
     def thread(self, thread_id: str, user_id: str | None) -> ConversationThread:
         """Return a thread that the caller may see; raise `ThreadNotFound`."""

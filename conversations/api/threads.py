@@ -72,7 +72,7 @@ class ThreadView(MemoryView):
     )
     def get(self, request: Request, thread_id: str) -> Response:
         """Read a thread, without its turns."""
-        owner = self.principal.acting_for(self.query(OwnerQuery).user_id)
+        owner = self.owner(None)
         return Response(_represented(owner, thread_id))
 
     @extend_schema(
@@ -84,7 +84,7 @@ class ThreadView(MemoryView):
     def patch(self, request: Request, thread_id: str) -> Response:
         """Change what is given and nothing else."""
         changes = validate(ThreadPatch, request.data)
-        owner = self.principal.acting_for(changes.user_id or self.query(OwnerQuery).user_id)
+        owner = self.owner(changes.user_id)
         with transaction.atomic():
             _change(_locked(owner, thread_id), changes)
         return Response(_represented(owner, thread_id))
@@ -97,7 +97,7 @@ class ThreadView(MemoryView):
     )
     def delete(self, request: Request, thread_id: str) -> Response:
         """Delete a thread with its turns, for good."""
-        owner = self.principal.acting_for(self.query(OwnerQuery).user_id)
+        owner = self.owner(None)
         with transaction.atomic():
             _locked(owner, thread_id).forget()
         return Response(status=status.HTTP_204_NO_CONTENT)

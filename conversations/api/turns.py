@@ -99,7 +99,7 @@ def write_turn(view: MemoryView, thread_id: uuid.UUID, turn_id: uuid.UUID) -> Re
     with metrics.APPEND_SECONDS.time():
         sent = validate(TurnIn, view.request.data)
         body = sent.to_body()
-        owner = view.principal.acting_for(sent.user_id)
+        owner = view.owner(sent.user_id)
         with transaction.atomic():
             turn = ConversationThread.objects.finalize_turn(
                 owner=owner,

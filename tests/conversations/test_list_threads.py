@@ -145,3 +145,16 @@ def test_the_next_page_keeps_the_filters(agent, ana):
     seen = follow(agent, agent.get("threads", limit=2, archived="true"))
 
     assert len(seen) == 5
+
+
+def test_a_list_finds_pending_turns_by_their_index_however_often_it_was_asked(agent, ana):
+    """A prepared statement's general plan must not scan the turns of everybody."""
+    make_threads(ana, 3)
+    owned = ConversationThread.objects.owned_by(ana).newest_first().for_list()
+    for _ in range(12):
+        list(owned[:51])
+
+    with CaptureQueriesContext(connection) as queries:
+        list(owned[:51])
+
+    assert "\"status\" = ('pending')" in queries[0]["sql"]

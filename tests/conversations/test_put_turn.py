@@ -77,6 +77,22 @@ def test_a_new_turn_takes_the_thread_out_of_the_archive(agent, thread_id):
     assert ConversationThread.objects.get(pk=thread_id).archived_at is None
 
 
+def test_whom_it_is_for_may_stand_in_the_query_string(agent, ana, thread_id):
+    address = f"/api/v1/threads/{thread_id}/turns/{uuid.uuid4()}?user_id=ana"
+
+    answer = agent.client.put(address, {"query": "Costs", "agent_type": "chat"}, format="json")
+
+    assert answer.status_code == 201
+    assert ConversationThread.objects.get(pk=thread_id).owner_id == ana.pk
+
+
+def test_two_different_people_in_body_and_query_string_are_refused(agent, thread_id):
+    address = f"/api/v1/threads/{thread_id}/turns/{uuid.uuid4()}?user_id=ana"
+    body = {"query": "Costs", "agent_type": "chat", "user_id": "bob"}
+
+    assert agent.client.put(address, body, format="json").status_code == 422
+
+
 # --- The same turn again (C5, C6) ---------------------------------------------------------
 
 
