@@ -21,5 +21,8 @@ APPEND_SECONDS = Histogram(
     "rethread_append_seconds", "Time to write one turn, Redis included.", buckets=_FAST
 )
 CONTEXT_SECONDS = Histogram(
-    "rethread_context_seconds", "Time to render one context view.", ["source"], buckets=_FAST
+    "rethread_context_seconds",
+    "Time to recall a thread and render one context view.",
+    ["source"],
+    buckets=_FAST,
 )

@@ -73,6 +73,7 @@ env = environ.Env(
     MAX_ARTIFACTS=(int, 50),
     MAX_ARTIFACT_BYTES=(int, 64 * 1024),
     MAX_METADATA_KEYS=(int, 16),
+    MAX_PAGE_BYTES=(int, 16 * 1024 * 1024),
     # Jobs
     WORKERS=(int, 2),
     JOB_TIMEOUT_SECONDS=(int, 120),
@@ -292,6 +293,7 @@ MAX_JSON_CONTAINERS = env("MAX_JSON_CONTAINERS")
 MAX_ARTIFACTS = env("MAX_ARTIFACTS")
 MAX_ARTIFACT_BYTES = env("MAX_ARTIFACT_BYTES")
 MAX_METADATA_KEYS = env("MAX_METADATA_KEYS")
+MAX_PAGE_BYTES = env("MAX_PAGE_BYTES")
 
 # --- Jobs ---------------------------------------------------------------------------------
 

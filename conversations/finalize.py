@@ -1,4 +1,6 @@
-"""How a turn is written: two statements in the caller's transaction, four at the most.
+"""How a turn is written: two statements in the caller's transaction, three for a first one.
+
+Four for a repeat or a revision; a fifth only where different first turns of one thread race.
 
 The first takes the thread's row lock, the second inserts the turn at the next position and
 counts it, or finds that it is stored already. Written as SQL since the ORM can't say "insert, and
@@ -37,19 +39,24 @@ from rbac.principal import Person
 # A caller's clock may be ahead of ours by this much; its time is then taken as now.
 _CLOCK_SKEW = timedelta(minutes=5)
 
-_LOCK = """
-SELECT turn_count, version, agent_type, title, folded_through, (SELECT epoch FROM database_epoch)
-FROM conversation_threads WHERE id = %s AND owner_id = %s AND deleted_at IS NULL
-FOR NO KEY UPDATE"""
+_THREAD_COLUMNS = """t.turn_count, t.version, t.agent_type, t.title,
+(SELECT epoch FROM database_epoch)"""
+_LOCK = f"""
+SELECT {_THREAD_COLUMNS} FROM conversation_threads t
+WHERE t.id = %s AND t.owner_id = %s AND t.deleted_at IS NULL
+FOR NO KEY UPDATE"""  # noqa: S608  constants of this module, here and below
 
 _EXISTS = "SELECT 1 FROM conversation_threads WHERE id = %s"
 
-# Two first uses of one turn id in two new threads wait for each other here.
-_LOCK_FIRST_USE = "SELECT pg_advisory_xact_lock(%s::bigint)"
+# First turns that are put at once wait for each other here: those of one thread, so that all but
+# one find it made, and those of one turn id, so that all but one find it standing elsewhere. Always
+# in this order, so that no two transactions wait for each other in a circle.
+_LOCK_FIRST_USE = "SELECT pg_advisory_xact_lock(%s::bigint), pg_advisory_xact_lock(%s::bigint)"
 
 _ELSEWHERE = """
 SELECT 1 FROM thread_messages m JOIN conversation_threads t ON t.id = m.thread_id
-WHERE m.session_uuid = %s AND m.thread_id <> %s AND t.owner_id = %s LIMIT 1"""
+WHERE m.session_uuid = %(turn)s::uuid AND m.thread_id <> %(thread)s::uuid
+  AND t.owner_id = %(owner)s::uuid LIMIT 1"""
 
 _TURN_COLUMNS = """
 (thread_id, position, session_uuid, agent_type, status, query, answer, artifacts, response_payload,
@@ -66,12 +73,13 @@ WITH thread AS (
   INSERT INTO conversation_threads
     (id, tenant, owner_id, agent_type, title, turn_count, version,
      created_at, last_turn_at, touched_at)
-  VALUES (%(thread)s, %(tenant)s, %(owner)s, %(agent_type)s, %(title)s, 1, 1,
-          %(at)s, %(at)s, statement_timestamp())
+  SELECT %(thread)s::uuid, %(tenant)s::text, %(owner)s::uuid, %(agent_type)s::text,
+         %(title)s::text, 1, 1, %(at)s::timestamptz, %(at)s::timestamptz, statement_timestamp()
+  WHERE NOT EXISTS ({_ELSEWHERE})
   ON CONFLICT (id) DO NOTHING RETURNING id)
 INSERT INTO thread_messages {_TURN_COLUMNS}
 SELECT id, {_TURN_VALUES} FROM thread
-RETURNING 1, (SELECT epoch FROM database_epoch)"""  # noqa: S608  constants of this module
+RETURNING 1"""  # noqa: S608
 
 _NEXT = f"""
 WITH turn AS (
@@ -84,9 +92,18 @@ SET turn_count = t.turn_count + 1, version = t.version + 1,
     touched_at = statement_timestamp(), archived_at = NULL
 FROM turn WHERE t.id = %(thread)s::uuid RETURNING t.version"""  # noqa: S608
 
-_STORED = """
-SELECT position, status, query, revision, body_sha256, pending_sha256, created_at
-FROM thread_messages WHERE session_uuid = %s AND thread_id = %s"""
+_STORED_COLUMNS = """m.position, m.status, m.query, m.revision, m.body_sha256, m.pending_sha256,
+m.created_at"""
+_STORED = f"""
+SELECT {_STORED_COLUMNS} FROM thread_messages m
+WHERE m.session_uuid = %s AND m.thread_id = %s"""  # noqa: S608
+
+# Both at once: only where no earlier statement could have waited for the row lock.
+_LOCK_AND_STORED = f"""
+SELECT {_THREAD_COLUMNS}, {_STORED_COLUMNS} FROM conversation_threads t
+LEFT JOIN thread_messages m ON m.thread_id = t.id AND m.session_uuid = %s
+WHERE t.id = %s AND t.owner_id = %s AND t.deleted_at IS NULL
+FOR NO KEY UPDATE OF t"""  # noqa: S608
 
 _COMPLETE = """
 WITH turn AS (
@@ -136,7 +153,6 @@ class _Locked(NamedTuple):
     version: int
     agent_type: str
     title: str
-    folded_through: int
     epoch: uuid.UUID
 
 
@@ -169,14 +185,7 @@ def turn_time(created_at: datetime | None) -> datetime:
 def write_turn(write: TurnWrite) -> FinalizedTurn:
     """Write `write` in the caller's transaction and have the working set told on commit."""
     thread = _lock(write)
-    if thread is None:
-        first = _write_first(write)
-        if first is not None:
-            return first
-        thread = _lock(write)
-        if thread is None:
-            raise ThreadNotFound
-    return _write_next(write, thread)
+    return _write_next(write, thread) if thread else _write_first(write)
 
 
 def _lock(write: TurnWrite) -> _Locked | None:
@@ -184,31 +193,44 @@ def _lock(write: TurnWrite) -> _Locked | None:
     return _Locked(*row) if row else None
 
 
-def _write_first(write: TurnWrite) -> FinalizedTurn | None:
-    """Write a thread with its first turn; None where the thread exists after all."""
-    body, at = write.body, write.created_at
-    if write.expected_position not in (None, 1):
-        if _one(_EXISTS, [write.thread_id]):
-            raise ThreadNotFound
-        raise StalePosition("The thread has no turns yet.", turn_count=0)
-    _one(_LOCK_FIRST_USE, [_advisory_key(write)])
-    if _one(_ELSEWHERE, [write.turn_id, write.thread_id, write.owner.pk]):
-        raise TurnElsewhere("This turn_id is stored in another thread of the same person.")
-    if body.agent_type is None:
-        raise AgentTypeRequired
-    pieces = _pieces(write, 1)
+def _write_first(write: TurnWrite) -> FinalizedTurn:
+    """Write a thread with its first turn, or go on where others have made it meanwhile."""
+    body = write.body
+    _refuse_hopeless_first(write)
+    _one(_LOCK_FIRST_USE, _advisory_keys(write))
     title = body.title()
     values = {
-        **_values(write, pieces, body.agent_type),
+        **_values(write, _pieces(write, 1), str(body.agent_type)),
         "tenant": write.owner.tenant,
         "owner": write.owner.pk,
         "title": title,
     }
     if not _one(_FIRST, values):
-        return None
-    return FinalizedTurn(
-        write.thread_id, write.turn_id, 1, body.status.value, title, at, created=True
-    )
+        return _write_after_all(write)
+    return _finalized(write, 1, body.status, title, write.created_at, created=True)
+
+
+def _refuse_hopeless_first(write: TurnWrite) -> None:
+    if write.expected_position not in (None, 1):
+        if _one(_EXISTS, [write.thread_id]):
+            raise ThreadNotFound
+        raise StalePosition("The thread has no turns yet.", turn_count=0)
+    if write.body.agent_type is None:
+        raise AgentTypeRequired
+
+
+def _write_after_all(write: TurnWrite) -> FinalizedTurn:
+    """Write to a thread that was made, or say why no thread could be, after `_FIRST` gave none."""
+    row = _one(_LOCK_AND_STORED, [write.turn_id, write.thread_id, write.owner.pk])
+    if row:
+        thread, stored = _Locked(*row[: len(_Locked._fields)]), row[len(_Locked._fields) :]
+        if stored[0] is not None:
+            return _repeat(write, thread, _Stored(*stored))
+        return _write_next(write, thread)
+    ids = {"turn": write.turn_id, "thread": write.thread_id, "owner": write.owner.pk}
+    if _one(_ELSEWHERE, ids):
+        raise TurnElsewhere("This turn_id is stored in another thread of the same person.")
+    raise ThreadNotFound
 
 
 def _write_next(write: TurnWrite, thread: _Locked) -> FinalizedTurn:
@@ -225,39 +247,52 @@ def _write_next(write: TurnWrite, thread: _Locked) -> FinalizedTurn:
     row = _one(_NEXT, _values(write, pieces, thread.agent_type))
     if row is None:
         return _repeat(write, thread, _stored(write))
-    _tell_append(write.thread_id, row[0], pieces, str(thread.epoch))
-    return FinalizedTurn(
-        write.thread_id, write.turn_id, position, write.body.status.value, thread.title,
-        write.created_at, created=True,
-    )  # fmt: skip
+    version, epoch = row[0], str(thread.epoch)
+    invalidation.once_committed(
+        write.thread_id, lambda memory: memory.append(write.thread_id, version, pieces, epoch)
+    )
+    return _finalized(
+        write, position, write.body.status, thread.title, write.created_at, created=True
+    )
 
 
 def _repeat(write: TurnWrite, thread: _Locked, stored: _Stored | None) -> FinalizedTurn:
     """Answer a turn that is stored already.
 
-    It is the same again, a revision of a pending one, or a conflict.
+    It is a revision of a pending one, the same again, or a conflict. A revision is looked for
+    first: it may say the same as one before it, or change what is no part of the identity.
     """
     if stored is None:  # deleted in between: only possible without the row lock
         raise ThreadNotFound
-    status = stored.status
-    sha256 = _sha256(write, thread.agent_type)
-    if sha256 in (bytes(stored.body_sha256), bytes(stored.pending_sha256 or b"")):
+    if _is_revision(write.body, stored):
+        _complete(write, thread, stored)
+        status: str = write.body.status
+    elif _is_same(write, thread, stored):
         version, epoch = thread.version, str(thread.epoch)
         invalidation.once_committed(
             write.thread_id, lambda memory: memory.confirm(write.thread_id, version, epoch)
         )
-    elif _is_revision(write.body, stored):
-        _complete(write, thread, stored)
-        status = write.body.status.value
+        status = stored.status
     else:
         raise TurnConflict(
-            "This turn_id is stored already, with another body.",
-            stored={"position": stored.position, "status": status},
+            "This turn_id is stored already, with another body or a later revision.",
+            stored={
+                "position": stored.position,
+                "status": stored.status,
+                "revision": stored.revision,
+            },
         )
+    return _finalized(
+        write, stored.position, status, thread.title, stored.created_at, created=False
+    )
+
+
+def _finalized(
+    write: TurnWrite, position: int, status: str, title: str, at: datetime, *, created: bool
+) -> FinalizedTurn:
     return FinalizedTurn(
-        write.thread_id, write.turn_id, stored.position, status, thread.title,
-        stored.created_at, created=False,
-    )  # fmt: skip
+        write.thread_id, write.turn_id, position, str(status), title, at, created=created
+    )
 
 
 def _is_revision(body: TurnBody, stored: _Stored) -> bool:
@@ -268,6 +303,12 @@ def _is_revision(body: TurnBody, stored: _Stored) -> bool:
     )
 
 
+def _is_same(write: TurnWrite, thread: _Locked, stored: _Stored) -> bool:
+    """Whether the body is the stored one, or the pending one that it completed."""
+    known = (bytes(stored.body_sha256), bytes(stored.pending_sha256 or b""))
+    return _sha256(write, thread.agent_type) in known
+
+
 def _complete(write: TurnWrite, thread: _Locked, stored: _Stored) -> None:
     pieces = _pieces(write, stored.position, stored.created_at)
     row = _one(_COMPLETE, _values(write, pieces, thread.agent_type))
@@ -276,12 +317,6 @@ def _complete(write: TurnWrite, thread: _Locked, stored: _Stored) -> None:
     invalidation.once_committed(
         write.thread_id,
         lambda memory: memory.replace(write.thread_id, version, pieces, epoch),
-    )
-
-
-def _tell_append(thread_id: uuid.UUID, version: int, pieces: TurnPieces, epoch: str) -> None:
-    invalidation.once_committed(
-        thread_id, lambda memory: memory.append(thread_id, version, pieces, epoch)
     )
 
 
@@ -338,9 +373,13 @@ def _stored(write: TurnWrite) -> _Stored | None:
     return _Stored(*row) if row else None
 
 
-def _advisory_key(write: TurnWrite) -> int:
-    digest = hashlib.sha256(write.owner.pk.bytes + write.turn_id.bytes).digest()
-    return int.from_bytes(digest[:8], "big", signed=True)
+def _advisory_keys(write: TurnWrite) -> list[int]:
+    owner, thread, turn = write.owner.pk.bytes, write.thread_id.bytes, write.turn_id.bytes
+    return [_advisory_key(b"thread" + thread), _advisory_key(b"turn" + owner + turn)]
+
+
+def _advisory_key(of: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(of).digest()[:8], "big", signed=True)
 
 
 def _one(sql: str, params: list[Any] | Mapping[str, Any]) -> tuple[Any, ...] | None:

@@ -143,7 +143,7 @@ class ConversationThread(models.Model):
     def remember(self, *, enabled: bool) -> None:
         """Switch on or off whether context views show this thread; its turns are kept anyway."""
         type(self).objects.filter(pk=self.pk).update(
-            memory_enabled=enabled, version=F("version") + 1
+            memory_enabled=enabled, version=F("version") + 1, touched_at=Now()
         )
         self.memory_enabled = enabled
         invalidation.once_committed(self.pk, lambda memory: memory.drop(self.pk))
@@ -186,7 +186,7 @@ class ThreadMessage(models.Model):
     """One user query and its answer: a turn of a thread, at position 1, 2, 3 and so on.
 
     `artifacts` serve memory, `response_payload` the transcript. `tokens` are the counts of the
-    turn's pieces in a context view (`context.TurnPieces.tokens`), true for `render_version`.
+    turn's pieces in a context view (`pieces.TurnPieces.tokens`), true for `render_version`.
     """
 
     pk = models.CompositePrimaryKey("thread_id", "position")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.conf import settings
 from django.db import models, transaction
-from django.db.models import Exists, OuterRef, Q, Subquery
+from django.db.models import Exists, Func, OuterRef, Q, Subquery, Value
 from django.db.models.expressions import RawSQL
-from django.db.models.functions import Cast
+from django.db.models.functions import Cast, Coalesce
 
 from config import metrics
 from config import redis as redis_gate
@@ -117,20 +117,38 @@ def _pending_turns() -> Any:
     return ThreadMessage.objects.filter(thread=OuterRef("pk"), status=literal)
 
 
+def _octets(column: str) -> Any:
+    """Return the bytes of a column's text, 0 for NULL."""
+    text = Cast(column, models.TextField())
+    return Coalesce(Func(text, function="octet_length", output_field=models.IntegerField()), 0)
+
+
 class TurnQuerySet(models.QuerySet["ThreadMessage"]):
     """Chainable questions about turns."""
-
-    def without_payload(self) -> TurnQuerySet:
-        """Leave the raw payload in the database."""
-        return self.defer("response_payload")
 
     def after(self, position: int) -> TurnQuerySet:
         """Keep the turns past `position`, in order."""
         return self.filter(position__gt=position).order_by("position")
 
+    def fitting(self, limit_bytes: int) -> int:
+        """Return how many of these turns, from the first on, have `limit_bytes` of text.
+
+        At least one. Reads sizes only: what is stored out of line stays there.
+        """
+        columns = ("query", "answer", "artifacts", "response_payload")
+        sizes = self.annotate(size=sum((_octets(column) for column in columns), start=Value(0)))
+        room = limit_bytes
+        count = 0
+        for count, size in enumerate(sizes.values_list("size", flat=True), start=1):
+            room -= size
+            if room < 0:
+                return max(1, count - 1)
+        return count
+
     def with_artifacts(self, kind: str | None = None) -> TurnQuerySet:
         """Keep turns that built something, or something of one kind."""
-        turns = self.without_payload().alias(json=Cast("artifacts", models.TextField()))
+        light = self.only("thread", "position", "session_uuid", "created_at", "artifacts")
+        turns = light.alias(json=Cast("artifacts", models.TextField()))
         # A quote inside a JSON string is escaped, so this finds keys and nothing else.
         return turns.filter(json__contains=f'"kind":"{kind}"' if kind else '"kind":"')
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import structlog
+from django.conf import settings
 from django.db import DatabaseError, transaction
 
 from config.errors import Problem, validate
@@ -18,7 +19,6 @@ from config.plain_json import TooDeep, to_plain
 from conversations.events import SessionEvent
 from conversations.models import ConversationThread
 from conversations.turn_input import TurnIn
-from rbac.models import User
 from rbac.principal import Person
 
 log = structlog.get_logger(__name__)
@@ -50,9 +50,12 @@ def save_session_to_thread_safe(snapshot: Mapping[str, Any]) -> bool:
 def _save(snapshot: Mapping[str, Any]) -> None:
     turn = validate(
         TurnIn,
-        to_plain({name: value for name, value in snapshot.items() if name not in _ABOUT_THE_RUN}),
+        to_plain(
+            {name: value for name, value in snapshot.items() if name not in _ABOUT_THE_RUN},
+            settings.MAX_JSON_DEPTH,
+        ),
     )
-    owner = _owner(str(snapshot["tenant"]), str(snapshot["user_id"]))
+    owner = Person.named(str(snapshot["tenant"]), str(snapshot["user_id"]))
     with transaction.atomic():
         ConversationThread.objects.finalize_turn(
             owner=owner,
@@ -64,24 +67,35 @@ def _save(snapshot: Mapping[str, Any]) -> None:
         )
 
 
-def _owner(tenant: str, user_id: str) -> Person:
-    user = User.objects.get_or_create_person(tenant, user_id)
-    return Person(user.pk, user.tenant, user.user_id)
-
-
 def _uuid(value: Any) -> uuid.UUID:
     return value if isinstance(value, uuid.UUID) else uuid.UUID(str(value))
 
 
 def _report(snapshot: Mapping[str, Any], error: Exception) -> None:
+    """Log the failure and store its event; neither holds what was said."""
     code = _code(error)
     thread_id, run = snapshot.get("thread_id"), snapshot.get("session_uuid")
-    log.error(EVENT, code=code, thread_id=str(thread_id), session_uuid=str(run), exc_info=error)
+    # A refusal and a database's error quote the values they are about.
+    trace = None if isinstance(error, Problem | DatabaseError | ValueError) else error
+    log.error(
+        EVENT, code=code, error=type(error).__name__, thread_id=str(thread_id),
+        session_uuid=str(run), exc_info=trace,
+    )  # fmt: skip
     try:
-        with transaction.atomic():
-            SessionEvent.emit(EVENT, _uuid(thread_id), session_uuid=_uuid(run), code=code)
-    except Exception:
-        log.exception("event_not_stored", kind=EVENT, code=code)
+        _emit(snapshot, code)
+    except Exception as second:  # noqa: BLE001  see above
+        log.error("event_not_stored", kind=EVENT, code=code, error=type(second).__name__)
+
+
+def _emit(snapshot: Mapping[str, Any], code: str) -> None:
+    """Store the event, unless the thread is somebody else's or deleted."""
+    thread_id, run = _uuid(snapshot["thread_id"]), _uuid(snapshot["session_uuid"])
+    tenant, user_id = str(snapshot["tenant"]), str(snapshot["user_id"])
+    with transaction.atomic():
+        row = ConversationThread.objects.filter(pk=thread_id).select_related("owner").first()
+        owner = row.owner if row else None
+        if row is None or (owner and (owner.tenant, owner.user_id) == (tenant, user_id)):
+            SessionEvent.emit(EVENT, thread_id, session_uuid=run, code=code)
 
 
 def _code(error: Exception) -> str:

@@ -27,7 +27,6 @@ from conversations.artifacts import (
     Artifact,
     ArtifactError,
     ArtifactLimits,
-    FileArtifact,
     check_artifacts,
     to_stored,
 )
@@ -43,7 +42,8 @@ MetadataValue = Annotated[str, StringConstraints(max_length=500)]
 class Body(BaseModel):
     """A JSON object or a query string: unknown fields are refused, never ignored."""
 
-    model_config = ConfigDict(extra="forbid")
+    # What was sent is somebody's data: it has no place in an error that ends up in a log.
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
 def _few_keys(metadata: dict[str, str]) -> dict[str, str]:
@@ -91,12 +91,7 @@ class TurnContent(Body):
             raise ValueError("waiting_for goes with status pending")
         if self.error_code is not None and self.status is not Status.FAILED:
             raise ValueError("error_code goes with status failed")
-        if not self.query.strip() and not self._has_file():
-            raise ValueError("query may be empty only beside a file artifact")
         return self
-
-    def _has_file(self) -> bool:
-        return any(isinstance(artifact, FileArtifact) for artifact in self.artifacts or ())
 
     def to_body(self) -> TurnBody:
         """Return the turn, its artifacts checked or, where none were sent, derived.
@@ -106,7 +101,7 @@ class TurnContent(Body):
         self._check_sizes()
         limits = ArtifactLimits(count=settings.MAX_ARTIFACTS, bytes=settings.MAX_ARTIFACT_BYTES)
         sent = self._sent(limits)
-        return TurnBody(
+        body = TurnBody(
             query=self.query,
             answer=self.answer,
             artifacts=sent,
@@ -119,6 +114,10 @@ class TurnContent(Body):
             revision=self.revision,
             session_id=self.session_id,
         )
+        if not body.title():
+            message = "may be empty only beside a file artifact"
+            raise Invalid(f"query {message}.", errors={"query": [message]})
+        return body
 
     def _sent(self, limits: ArtifactLimits) -> list[dict[str, Any]] | None:
         if self.artifacts is None:
@@ -156,9 +155,17 @@ def _derived(payload: Any, limits: ArtifactLimits) -> list[dict[str, Any]]:
     return derive_artifacts(payload, limits) if isinstance(payload, dict) else []
 
 
+_SETTING_OF = {
+    "too_many_artifacts": "MAX_ARTIFACTS",
+    "artifact_too_large": "MAX_ARTIFACT_BYTES",
+}
+
+
 def _artifact_problem(error: ArtifactError) -> Invalid | TooLarge:
     where = ".".join(str(part) for part in error.location)
     problem_type = TooLarge if error.code == "artifact_too_large" else Invalid
-    problem = problem_type(error.message, errors={where: [error.message]})
+    setting = _SETTING_OF.get(error.code)
+    message = f"{error.message} ({setting})" if setting else error.message
+    problem = problem_type(message, errors={where: [message]})
     problem.code = error.code
     return problem

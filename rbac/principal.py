@@ -26,6 +26,25 @@ class Person:
     tenant: str
     user_id: str
 
+    @classmethod
+    def of(cls, user: User) -> Person:
+        """Return a stored user as a person."""
+        return cls(user.pk, user.tenant, user.user_id)
+
+    @classmethod
+    def named(cls, tenant: str, user_id: str, *, may_be_inactive: bool = False) -> Person:
+        """Return who is named so, made if this is the first that we hear of them.
+
+        Raises `NotAPerson` for an agent, `UserInactive`, `UnknownUser` (where people are not
+        made on first use) and `Invalid` for what can be no name.
+        """
+        user = User.objects.get_or_create_person(tenant, _user_id(user_id))
+        if user.is_agent:
+            raise NotAPerson("Agents have no memory; name the person whom it is about.")
+        if not (user.is_active or may_be_inactive):
+            raise UserInactive("Nothing can be read or written for them any more.")
+        return cls.of(user)
+
 
 @dataclass(frozen=True, slots=True)
 class Principal:
@@ -118,15 +137,11 @@ class Principal:
 
     def _looked_up(self, name: str) -> uuid.UUID:
         loading = principal_cache.Loading()
-        user = User.objects.get_or_create_person(self.tenant, name)
-        if user.is_agent:
-            raise NotAPerson("Agents have no memory; name the person whom it is about.")
-        if not user.is_active:
-            raise UserInactive("Nothing can be read or written for them any more.")
-        self.known_people[name] = user.pk
+        person = Person.named(self.tenant, name)
+        self.known_people[name] = person.pk
         if self.token:
-            principal_cache.fill_person(self.token, name, user.pk, loading)
-        return user.pk
+            principal_cache.fill_person(self.token, name, person.pk, loading)
+        return person.pk
 
 
 def known_from(cached: Cached, user_id: str | None) -> dict[str, uuid.UUID | None]:

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from conversations.api import representations
-from conversations.api.base import MemoryView, in_query, page
+from conversations.api.base import MemoryView, in_query, next_page
 from conversations.api.schemas import ArtifactsQuery, OwnerQuery
 from conversations.exceptions import ArtifactNotFound
 from conversations.models import ThreadMessage
@@ -39,16 +39,21 @@ class ArtifactsView(MemoryView):
         thread = self.thread(thread_id, query.user_id)
         if query.latest:
             newest = thread.turns.with_artifacts(query.kind).order_by("-position")[:1]
-            found = list(_numbered(newest, query.kind))[-1:]
+            latest = list(_numbered(newest, query.kind))[-1:]
             return Response(
-                {"results": [representations.artifact(*one) for one in found], "next": None}
+                {"results": [representations.artifact(*one) for one in latest], "next": None}
             )
         turns = list(
             thread.turns.with_artifacts(query.kind).after(query.after_position)[: query.limit + 1]
         )
-        shown = page(request, turns, query.limit, lambda _: {}, _after)
-        found = list(_numbered(turns[: query.limit], query.kind))
-        return Response({**shown, "results": [representations.artifact(*one) for one in found]})
+        found = _numbered(turns[: query.limit], query.kind)
+        following = _after(turns[query.limit - 1]) if len(turns) > query.limit else None
+        return Response(
+            {
+                "results": [representations.artifact(*one) for one in found],
+                "next": next_page(request, following),
+            }
+        )
 
 
 def _after(turn: ThreadMessage) -> dict[str, str]:

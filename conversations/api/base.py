@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, cast
 
 from rest_framework.request import Request
@@ -14,10 +14,14 @@ from rest_framework.views import APIView
 from config.errors import Invalid, validate
 from conversations.api.schemas import OwnerQuery, query_of
 from conversations.models import ConversationThread
+from conversations.querysets import ThreadQuerySet
+from rbac import names
 from rbac.principal import Person, Principal
 
 Q = TypeVar("Q", bound=OwnerQuery)
 R = TypeVar("R")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class MemoryView(APIView):
@@ -38,10 +42,14 @@ class MemoryView(APIView):
         Raises `Invalid` where the two differ, and what `Principal.acting_for` raises.
         """
         asked = self.query(OwnerQuery).user_id if self.request.query_params else None
-        if named and asked and named != asked:
+        if named and asked and names.normal(named) != names.normal(asked):
             message = "The body and the query string name different people."
             raise Invalid(message, errors={"user_id": [message]})
         return self.principal.acting_for(named or asked)
+
+    def threads(self, owner: Person) -> ThreadQuerySet:
+        """Return the threads that the caller may see of a person that `owner()` has given."""
+        return ConversationThread.objects.visible_to(self.principal, owner.user_id)
 
     def thread(self, thread_id: str, user_id: str | None) -> ConversationThread:
         """Return a thread that the caller may see; raise `ThreadNotFound`."""
@@ -75,19 +83,26 @@ def page(
 
     `follow` gives the query parameters by which the page after a row is asked for.
     """
-    shown = rows[:limit]
-    following = None
-    if len(rows) > limit:
-        params = request.query_params.copy()
-        for name, value in follow(shown[-1]).items():
-            params[name] = value
-        following = request.build_absolute_uri(f"{request.path}?{params.urlencode()}")
-    return {"results": [represent(row) for row in shown], "next": following}
+    following = follow(rows[limit - 1]) if len(rows) > limit else None
+    return {
+        "results": [represent(row) for row in rows[:limit]],
+        "next": next_page(request, following),
+    }
+
+
+def next_page(request: Request, following: Mapping[str, str] | None) -> str | None:
+    """Return this page's address with other parameters; None where no page follows."""
+    if following is None:
+        return None
+    params = request.query_params.copy()
+    for name, value in following.items():
+        params[name] = value
+    return request.build_absolute_uri(f"{request.path}?{params.urlencode()}")
 
 
 def encode_cursor(at: datetime, thread_id: uuid.UUID) -> str:
     """Return a list's place as an opaque word: microseconds and id, exactly."""
-    micros = int(at.timestamp()) * 1_000_000 + at.microsecond
+    micros = (at - _EPOCH) // timedelta(microseconds=1)
     return base64.urlsafe_b64encode(f"{micros}.{thread_id}".encode()).decode().rstrip("=")
 
 
@@ -96,9 +111,7 @@ def decode_cursor(cursor: str) -> tuple[datetime, uuid.UUID]:
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         micros, _, thread_id = base64.urlsafe_b64decode(padded).decode().partition(".")
-        seconds, rest = divmod(int(micros), 1_000_000)
-        at = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
-        return at, uuid.UUID(thread_id)
-    except (ValueError, OverflowError, OSError):
+        return _EPOCH + timedelta(microseconds=int(micros)), uuid.UUID(thread_id)
+    except (ValueError, OverflowError):
         message = "Take cursor from the next of the page before."
         raise Invalid(message, errors={"cursor": [message]}) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from time import perf_counter
 
 from drf_spectacular.utils import extend_schema
 from redis.client import Pipeline
@@ -43,6 +44,7 @@ class ContextView(MemoryView):
         query = self.query(ContextQuery)
         key = as_uuid("thread_id", thread_id)
         owner = self.principal.acting_for(query.user_id)
+        started = perf_counter()
         ridden = ridden_of(request)
         try:
             recalled = ConversationThread.objects.conversation_context(
@@ -52,8 +54,8 @@ class ContextView(MemoryView):
             if query.missing == "error":
                 raise
             recalled = Recalled(ConversationContext(str(key), "", "", 0, 0, 0), "database")
-        with metrics.CONTEXT_SECONDS.labels(recalled.source).time():
-            view = render_conversation_context(
-                recalled.context, query.focus, query.token_budget, query.format
-            )
+        view = render_conversation_context(
+            recalled.context, query.focus, query.token_budget, query.format
+        )
+        metrics.CONTEXT_SECONDS.labels(recalled.source).observe(perf_counter() - started)
         return Response(representations.context(key, view, recalled))

@@ -15,7 +15,7 @@ from conversations.exceptions import ArtifactNotFound
 if TYPE_CHECKING:
     from conversations.events import SessionEvent
     from conversations.finalize import FinalizedTurn
-    from conversations.models import ConversationThread, ThreadMessage
+    from conversations.models import ThreadMessage
     from conversations.querysets import Recalled
 
 
@@ -40,7 +40,9 @@ class ThreadOut(BaseModel):
     title_is_custom: bool
     turn_count: int
     archived: bool
+    archived_at: datetime | None
     pinned: bool
+    pinned_at: datetime | None
     memory: bool
     metadata: dict[str, str]
     pending: bool
@@ -50,7 +52,7 @@ class ThreadOut(BaseModel):
 
 
 class TurnOut(BaseModel):
-    """One turn, whole; each artifact carries its number as `id_in_thread`."""
+    """One turn, whole; each artifact carries its `number`, such as t7.2."""
 
     thread_id: UUID
     turn_id: UUID
@@ -65,11 +67,15 @@ class TurnOut(BaseModel):
     error_code: str | None
     revision: int
     session_id: str | None
+    written_by: UUID
     created_at: datetime
 
 
 class ArtifactOut(BaseModel):
-    """An artifact with where it stands; one asked for by its number has its raw `spec` as well."""
+    """An artifact with where it stands; one asked for by its number has its raw `spec` as well.
+
+    The spec is a string where the payload held it as JSON text.
+    """
 
     number: str
     turn_id: UUID
@@ -151,8 +157,8 @@ def turn_written(turn: FinalizedTurn) -> dict[str, Any]:
     }
 
 
-def thread(row: ConversationThread, user_id: str) -> dict[str, Any]:
-    """Return a `ThreadOut`."""
+def thread(row: Any, user_id: str) -> dict[str, Any]:
+    """Return a `ThreadOut` of a thread as `ThreadQuerySet.for_list` loads it."""
     return {
         "thread_id": row.pk,
         "user_id": user_id,
@@ -166,8 +172,8 @@ def thread(row: ConversationThread, user_id: str) -> dict[str, Any]:
         "pinned_at": row.pinned_at,
         "memory": row.memory_enabled,
         "metadata": row.metadata,
-        "pending": getattr(row, "has_pending", False),
-        "waiting_for": getattr(row, "waiting_for", None),
+        "pending": row.has_pending,
+        "waiting_for": row.waiting_for,
         "created_at": row.created_at,
         "last_turn_at": row.last_turn_at,
     }

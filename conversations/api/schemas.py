@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from django.conf import settings
 from pydantic import (
+    AfterValidator,
     Field,
     StringConstraints,
 )
@@ -22,14 +23,17 @@ from conversations.turns import AgentType
 
 
 class ThreadPatch(Body):
-    """What a person or an agent may change of a thread."""
+    """What a person or an agent may change of a thread: what is given, and null for nothing.
+
+    An empty `title` brings the first query's back; empty `metadata` clears it.
+    """
 
     user_id: str | None = None
-    title: Title | None = None
-    archived: bool | None = None
-    pinned: bool | None = None
-    metadata: Metadata | None = None
-    memory: Literal["on", "off"] | bool | None = None
+    title: Title = ""
+    archived: bool = False
+    pinned: bool = False
+    metadata: Metadata = Field(default_factory=dict)
+    memory: Literal["on", "off"] | bool = True
 
 
 class OwnerQuery(Body):
@@ -63,7 +67,7 @@ class TurnsQuery(PageQuery):
 
 
 class ArtifactsQuery(PageQuery):
-    """Which artifacts to read: the newest first with `latest`, else in order."""
+    """Which artifacts to read: in order, or with `latest` the newest alone."""
 
     kind: Literal["sql", "chart", "visualization", "dashboard", "definition", "file"] | None = None
     latest: bool = False
@@ -76,14 +80,19 @@ class EventsQuery(PageQuery):
     before: int | None = Field(default=None, ge=1)
 
 
+def _within_budget(tokens: int) -> int:
+    most = settings.CONTEXT_MAX_TOKEN_BUDGET
+    if tokens > most:
+        raise ValueError(f"may be {most} tokens at most (CONTEXT_MAX_TOKEN_BUDGET)")
+    return tokens
+
+
 class ContextQuery(OwnerQuery):
     """Which context view to render."""
 
     focus: Focus = "brief"
-    token_budget: int = Field(
-        default_factory=lambda: settings.CONTEXT_TOKEN_BUDGET,
-        ge=0,
-        le=settings.CONTEXT_MAX_TOKEN_BUDGET,
+    token_budget: Annotated[int, AfterValidator(_within_budget)] = Field(
+        default_factory=lambda: settings.CONTEXT_TOKEN_BUDGET, ge=0
     )
     format: Format = "text"
     missing: Literal["error", "empty"] = "error"
@@ -96,11 +105,11 @@ def query_of(params: Any) -> dict[str, Any]:
     `metadata.team=x` becomes `{"metadata": {"team": "x"}}`.
     """
     plain: dict[str, Any] = {}
+    metadata: dict[str, str] = {}
     for name in params:
         group, dot, key = name.partition(".")
-        value = clean_text(params[name])
-        if dot and group == "metadata":
-            plain.setdefault("metadata", {})[clean_text(key)] = value
-        else:
-            plain[name] = value
+        into, field = (metadata, key) if dot and group == "metadata" else (plain, name)
+        into[clean_text(field)] = clean_text(params[name])
+    if metadata:
+        plain.setdefault("metadata", metadata)
     return plain

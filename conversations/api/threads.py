@@ -35,7 +35,7 @@ class ThreadsView(MemoryView):
         query = self.query(ThreadsQuery)
         owner = self.principal.acting_for(query.user_id)
         before = decode_cursor(query.cursor) if query.cursor else None
-        threads = _filtered(ConversationThread.objects.owned_by(owner), query)
+        threads = _filtered(self.threads(owner), query)
         rows = list(threads.newest_first(before).for_list()[: query.limit + 1])
         return Response(
             page(
@@ -73,7 +73,7 @@ class ThreadView(MemoryView):
     def get(self, request: Request, thread_id: str) -> Response:
         """Read a thread, without its turns."""
         owner = self.owner(None)
-        return Response(_represented(owner, thread_id))
+        return Response(_represented(self.threads(owner), owner, thread_id))
 
     @extend_schema(
         operation_id="change_thread",
@@ -86,8 +86,8 @@ class ThreadView(MemoryView):
         changes = validate(ThreadPatch, request.data)
         owner = self.owner(changes.user_id)
         with transaction.atomic():
-            _change(_locked(owner, thread_id), changes)
-        return Response(_represented(owner, thread_id))
+            _change(_locked(self.threads(owner), thread_id), changes)
+        return Response(_represented(self.threads(owner), owner, thread_id))
 
     @extend_schema(
         operation_id="delete_thread",
@@ -99,21 +99,20 @@ class ThreadView(MemoryView):
         """Delete a thread with its turns, for good."""
         owner = self.owner(None)
         with transaction.atomic():
-            _locked(owner, thread_id).forget()
+            _locked(self.threads(owner), thread_id).forget()
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-def _locked(owner: Person, thread_id: str) -> ConversationThread:
-    threads = ConversationThread.objects.owned_by(owner).select_for_update(no_key=True)
-    thread = threads.filter(pk=as_uuid("thread_id", thread_id)).first()
+def _locked(threads: ThreadQuerySet, thread_id: str) -> ConversationThread:
+    chosen = threads.select_for_update(no_key=True).filter(pk=as_uuid("thread_id", thread_id))
+    thread = chosen.first()
     if thread is None:
         raise ThreadNotFound
     return thread
 
 
-def _represented(owner: Person, thread_id: str) -> dict[str, Any]:
-    threads = ConversationThread.objects.owned_by(owner).for_list()
-    thread = threads.filter(pk=as_uuid("thread_id", thread_id)).first()
+def _represented(threads: ThreadQuerySet, owner: Person, thread_id: str) -> dict[str, Any]:
+    thread = threads.for_list().filter(pk=as_uuid("thread_id", thread_id)).first()
     if thread is None:
         raise ThreadNotFound
     return representations.thread(thread, owner.user_id)
@@ -122,13 +121,13 @@ def _represented(owner: Person, thread_id: str) -> dict[str, Any]:
 def _change(thread: ConversationThread, changes: ThreadPatch) -> None:
     given = changes.model_fields_set
     if "title" in given:
-        thread.rename(changes.title or "")
+        thread.rename(changes.title)
     if "archived" in given:
-        thread.archive(archived=bool(changes.archived))
+        thread.archive(archived=changes.archived)
     if "pinned" in given:
-        thread.pin(pinned=bool(changes.pinned))
+        thread.pin(pinned=changes.pinned)
     if "metadata" in given:
-        thread.describe(changes.metadata or {})
+        thread.describe(changes.metadata)
     if "memory" in given:
         thread.remember(enabled=changes.memory in (True, "on"))
 
@@ -145,7 +144,8 @@ class RehydrateView(MemoryView):
     )
     def post(self, request: Request, thread_id: str) -> Response:
         """Rebuild the working set from PostgreSQL."""
-        thread = self.thread(thread_id, self.query(OwnerQuery).user_id)
+        named = validate(OwnerQuery, request.data or {}).user_id
+        thread = self.thread(thread_id, self.owner(named).user_id)
         try:
             turns = thread.rehydrate()
         except RedisUnavailable:

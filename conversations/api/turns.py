@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+from django.conf import settings
 from django.db import transaction
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import status
@@ -13,7 +14,7 @@ from rest_framework.response import Response
 from config import metrics
 from config.errors import Invalid, validate
 from conversations.api import representations
-from conversations.api.base import MemoryView, as_uuid, in_query, page
+from conversations.api.base import MemoryView, as_uuid, in_query, next_page
 from conversations.api.schemas import OwnerQuery, TurnIn, TurnsQuery
 from conversations.exceptions import TurnNotFound
 from conversations.models import ConversationThread
@@ -60,13 +61,16 @@ class TurnsView(MemoryView):
         """Read turns in order, from after a position on."""
         query = self.query(TurnsQuery)
         thread = self.thread(thread_id, query.user_id)
-        rows = list(thread.turns.after(query.after_position)[: query.limit + 1])
+        turns = thread.turns.after(query.after_position)
+        rows = list(turns[: turns[: query.limit].fitting(settings.MAX_PAGE_BYTES)])
+        more = bool(rows) and rows[-1].position < thread.turn_count
+        following = {"after_position": str(rows[-1].position)} if more else None
         return Response(
-            page(
-                request, rows, query.limit, representations.turn,
-                lambda row: {"after_position": str(row.position)},
-            )
-        )  # fmt: skip
+            {
+                "results": [representations.turn(row) for row in rows],
+                "next": next_page(request, following),
+            }
+        )
 
     @extend_schema(
         operation_id="create_turn",

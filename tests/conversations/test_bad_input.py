@@ -200,6 +200,7 @@ def test_too_many_artifacts_are_a_422_that_names_the_number(agent, thread_id):
     assert answer.status_code == 422
     assert answer.json()["code"] == "too_many_artifacts"
     assert "50" in answer.json()["detail"]
+    assert "MAX_ARTIFACTS" in answer.json()["detail"]
 
 
 def test_an_artifact_that_is_too_large_is_a_413_that_names_the_number(agent, thread_id):
@@ -207,6 +208,7 @@ def test_an_artifact_that_is_too_large_is_a_413_that_names_the_number(agent, thr
 
     assert answer.status_code == 413
     assert "65536" in answer.json()["detail"]
+    assert "MAX_ARTIFACT_BYTES" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("depth", [101, 900, 5_000, 200_000])
@@ -236,7 +238,7 @@ def test_odd_characters_in_a_filter_find_nothing(agent, thread_id, odd):
 
 @pytest.mark.parametrize(
     "query", ["search=%00", "limit=0", "limit=abc", "archived=maybe", "cursor=%00", "cursor=AAAA",
-              "status=done", "metadata.=x", "pinned=perhaps", "focus=sql"],
+              "status=done", "metadata.=x", "metadata=x", "metadata=x&metadata.team=y", "pinned=perhaps", "focus=sql"],
 )  # fmt: skip
 def test_a_wrong_filter_is_a_422(agent, query):
     assert agent.client.get(f"/api/v1/threads?user_id=ana&{query}").status_code == 422

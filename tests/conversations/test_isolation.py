@@ -6,6 +6,7 @@ import pytest
 from django.db.models import ProtectedError
 
 from conversations.models import ConversationThread, ThreadMessage
+from conversations.urls import urlpatterns
 from rbac.models import User
 from tests.conversations.conftest import Caller
 
@@ -22,6 +23,24 @@ ROADS = [
     ("get", "/events"),
     ("post", "/rehydrate"),
 ]
+
+
+# Where nothing of a thread is named, or one is made: tested elsewhere.
+NOT_ABOUT_ONE_THREAD = {("get", "threads"), ("post", "turns"), ("put", "turn")}
+NAMES = {"": "thread", "/turns": "turns", f"/turns/{TURN}": "turn", "/artifacts": "artifacts",
+         "/artifacts/t1.1": "artifact", "/context": "context", "/events": "events",
+         "/rehydrate": "rehydrate"}  # fmt: skip
+
+
+def test_every_road_there_is_is_tried():
+    there = {
+        (method, pattern.name)
+        for pattern in urlpatterns
+        for method in ("get", "post", "put", "patch", "delete")
+        if hasattr(pattern.callback.view_class, method)
+    }
+
+    assert {(method, NAMES[road]) for method, road in ROADS} == there - NOT_ABOUT_ONE_THREAD
 
 
 @pytest.fixture
@@ -73,6 +92,11 @@ def test_a_turn_put_into_anothers_thread_is_refused_and_changes_nothing(
         assert caller.put_turn(anas_thread).status_code == 404, who
         assert caller.put_turn(anas_thread, TURN, query="Ana's figures").status_code == 404, who
         assert caller.put_turn(anas_thread, expected_position=9).status_code == 404, who
+        post = {"query": "q", "agent_type": "chat"} | (
+            {"user_id": caller.acts_for} if caller.acts_for else {}
+        )
+        answer = caller.client.post(f"/api/v1/threads/{anas_thread}/turns", post, format="json")
+        assert answer.status_code == 404, who
 
     assert ConversationThread.objects.values().get(pk=anas_thread) == before
     assert ThreadMessage.objects.count() == 1
@@ -99,13 +123,13 @@ def test_the_owner_is_refused_nothing(anas_thread, ana):
         assert call(own, method, anas_thread, road).status_code == 200, road
 
 
-def test_a_warm_thread_is_refused_from_the_copy_alone(
+def test_a_warm_thread_is_refused_by_its_row_alone(
     agent, bob, anas_thread, django_assert_num_queries
 ):
     bobs = Caller(agent.user, acts_for="bob")
     bobs.context(uuid.uuid4())  # now the token and Bob are cached
 
-    with django_assert_num_queries(0):
+    with django_assert_num_queries(1):
         assert bobs.context(anas_thread).status_code == 404
 
 

@@ -6,7 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from psycopg import ClientCursor
 
+from conversations.api.base import decode_cursor, encode_cursor
 from conversations.models import ConversationThread
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -147,14 +149,41 @@ def test_the_next_page_keeps_the_filters(agent, ana):
     assert len(seen) == 5
 
 
-def test_a_list_finds_pending_turns_by_their_index_however_often_it_was_asked(agent, ana):
-    """A prepared statement's general plan must not scan the turns of everybody."""
+def test_pending_turns_are_found_by_their_index_in_a_general_plan(ana):
+    """A prepared statement gets one after a few runs; it must not scan everybody's turns."""
     make_threads(ana, 3)
-    owned = ConversationThread.objects.owned_by(ana).newest_first().for_list()
-    for _ in range(12):
-        list(owned[:51])
+    owned = ConversationThread.objects.owned_by(ana).newest_first().for_list()[:51]
+    sql, params = owned.query.sql_with_params()
+    places = ", ".join(["%s"] * len(params))
+    statement = sql
+    for n in range(len(params)):
+        statement = statement.replace("%s", f"${n + 1}", 1)
 
-    with CaptureQueriesContext(connection) as queries:
-        list(owned[:51])
+    with connection.cursor() as cursor:
+        cursor.execute("SET plan_cache_mode = force_generic_plan")
+        cursor.execute("SET enable_seqscan = off")
+        cursor.execute(f"PREPARE listing AS {statement}")
+        execute = f"EXPLAIN EXECUTE listing ({places})"
+        cursor.execute(ClientCursor(connection.connection).mogrify(execute, params))
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+        cursor.execute("DEALLOCATE listing")
+        cursor.execute("RESET plan_cache_mode")
+        cursor.execute("RESET enable_seqscan")
 
-    assert "\"status\" = ('pending')" in queries[0]["sql"]
+    assert "turn_pending" in plan
+    assert "Seq Scan on thread_messages" not in plan
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        datetime(1969, 12, 31, 23, 59, 58, 500_000, tzinfo=UTC),
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(2026, 3, 1, 0, 0, 0, 1, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+    ],
+)
+def test_a_cursor_keeps_a_time_to_the_microsecond(at):
+    thread_id = uuid.uuid4()
+
+    assert decode_cursor(encode_cursor(at, thread_id)) == (at, thread_id)

@@ -156,7 +156,7 @@ def test_the_same_turn_id_with_another_body_is_a_409_that_says_what_is_stored(
 
     assert answer.status_code == 409
     assert answer.json()["code"] == "turn_conflict"
-    assert answer.json()["stored"] == {"position": 1, "status": "complete"}
+    assert answer.json()["stored"] == {"position": 1, "status": "complete", "revision": 0}
     assert stored(thread_id).query == "Revenue by region"
 
 
@@ -243,6 +243,33 @@ def test_an_older_revision_of_a_pending_turn_is_a_conflict(agent, thread_id):
 
     assert answer.status_code == 409
     assert stored(thread_id).answer == "Newer"
+
+
+def test_a_revision_that_says_what_one_before_it_said_is_stored(agent, thread_id):
+    turn_id = uuid.uuid4()
+    for revision, answer in enumerate(["One", "Two", "One"], start=1):
+        agent.put_turn(thread_id, turn_id, status="pending", answer=answer, revision=revision)
+
+    assert stored(thread_id).answer == "One"
+    assert stored(thread_id).revision == 3
+
+
+def test_a_revision_may_change_only_whom_it_waits_for(agent, thread_id):
+    turn_id = uuid.uuid4()
+    agent.put_turn(thread_id, turn_id, status="pending", waiting_for="ana", revision=1)
+    agent.put_turn(thread_id, turn_id, status="pending", waiting_for="finance", revision=2)
+
+    assert stored(thread_id).waiting_for == "finance"
+    assert "waiting for finance" in agent.context(thread_id).json()["text"]
+
+
+def test_a_conflict_says_which_revision_is_to_be_beaten(agent, thread_id):
+    turn_id = uuid.uuid4()
+    agent.put_turn(thread_id, turn_id, status="pending", answer="Newer", revision=5)
+
+    answer = agent.put_turn(thread_id, turn_id, status="pending", answer="Older", revision=5)
+
+    assert answer.json()["stored"] == {"position": 1, "status": "pending", "revision": 5}
 
 
 def test_a_late_retry_of_the_pending_body_does_not_undo_the_final_one(agent, thread_id):

@@ -3,6 +3,7 @@
 import uuid
 
 import pytest
+from django.test import override_settings
 
 SPEC = {"mark": "bar", "encoding": {"x": {"field": "region"}, "y": {"field": "revenue"}}}
 SQL = {"kind": "sql", "sql": "SELECT region, SUM(amount) AS revenue FROM sales GROUP BY 1"}
@@ -36,6 +37,31 @@ def test_a_transcript_is_read_in_pages_from_a_position_on(agent, thread_id):
     assert [turn["position"] for turn in first["results"] + second["results"]] == [1, 2, 3, 4]
     assert [turn["query"] for turn in last["results"]] == ["q4"]
     assert last["next"] is None
+
+
+@override_settings(MAX_PAGE_BYTES=10_000)
+def test_a_page_of_large_turns_is_shorter_and_the_next_goes_on(agent, thread_id):
+    for n, size in enumerate([4_000, 4_000, 4_000, 50_000, 10]):
+        agent.put_turn(thread_id, query=f"q{n}", response_payload={"text": "a" * size})
+
+    answer, pages = agent.get(f"threads/{thread_id}/turns").json(), []
+    pages.append([turn["position"] for turn in answer["results"]])
+    while answer["next"]:
+        answer = agent.client.get(answer["next"]).json()
+        pages.append([turn["position"] for turn in answer["results"]])
+
+    assert pages == [[1, 2], [3], [4], [5]]
+
+
+def test_a_transcript_takes_three_queries_whatever_its_length(
+    agent, thread_id, django_assert_num_queries
+):
+    for _ in range(5):
+        agent.put_turn(thread_id)
+    agent.get(f"threads/{thread_id}/turns")
+
+    with django_assert_num_queries(3):
+        agent.get(f"threads/{thread_id}/turns")
 
 
 def test_a_turn_is_read_whole_by_its_id(agent, thread_id):

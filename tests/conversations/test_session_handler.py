@@ -10,6 +10,7 @@ from django.db import OperationalError, connection
 from conversations.events import SessionEvent
 from conversations.models import ThreadMessage
 from conversations.session_handler import save_session_to_thread_safe
+from rbac.models import User
 
 
 @pytest.fixture
@@ -65,6 +66,48 @@ def test_what_can_not_be_stored_is_an_event_with_a_code_and_without_the_text(
     event = SessionEvent.objects.get(thread_id=thread_id)
     assert (event.kind, event.code) == ("turn_not_stored", code)
     assert "private" not in str(event.__dict__)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"query": ""}, {"status": "a very private figure"}, {"answer": ["a very private figure"]},
+     {"session_id": "a very private figure" * 20}],
+)  # fmt: skip
+def test_the_log_says_what_went_wrong_and_not_what_was_said(snapshot, change, capsys, caplog):
+    snapshot["answer"] = "a very private figure"
+
+    save_session_to_thread_safe({**snapshot, **change})
+
+    logged = caplog.text + "".join(capsys.readouterr())
+    assert "turn_not_stored" in logged
+    assert "private" not in logged
+
+
+def test_a_run_on_somebody_elses_thread_leaves_no_trace_there(snapshot, thread_id):
+    save_session_to_thread_safe(snapshot)
+
+    assert save_session_to_thread_safe({**snapshot, "user_id": "bob"}) is False
+    assert not SessionEvent.objects.exists()
+
+
+def test_a_late_run_on_a_deleted_thread_leaves_nothing_behind(snapshot, agent, thread_id):
+    save_session_to_thread_safe(snapshot)
+    agent.delete(f"threads/{thread_id}")
+
+    assert save_session_to_thread_safe(snapshot) is False
+    assert not SessionEvent.objects.exists()
+    assert not ThreadMessage.objects.exists()
+
+
+def test_an_agent_is_no_person_to_keep_a_thread_for(snapshot, agent):
+    assert save_session_to_thread_safe({**snapshot, "user_id": "bi"}) is False
+
+
+def test_nothing_is_stored_for_somebody_who_was_deactivated(snapshot, ana):
+    User.objects.get(pk=ana.pk).deactivate()
+
+    assert save_session_to_thread_safe(snapshot) is False
+    assert not ThreadMessage.objects.exists()
 
 
 @pytest.mark.parametrize("missing", ["tenant", "user_id", "thread_id", "session_uuid", "query"])

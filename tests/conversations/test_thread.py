@@ -50,6 +50,10 @@ def test_a_patch_changes_only_what_it_names(agent, thread_id):
         {"archived": "soon"},
         {"agent_type": "copilot"},
         {"memory": "half"},
+        {"memory": None},
+        {"archived": None},
+        {"title": None},
+        {"metadata": None},
     ],
 )
 def test_a_wrong_change_is_refused_whole(agent, thread_id, change):

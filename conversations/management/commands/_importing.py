@@ -26,8 +26,6 @@ from conversations.thread_lines import (
     parse_line,
 )
 from conversations.turns import TurnBody
-from rbac.exceptions import NotAPerson
-from rbac.models import User
 from rbac.principal import Person
 
 _BATCH_TURNS = 100
@@ -157,7 +155,7 @@ class _Block:
         thread, turn = self.thread, entry.line
         if thread is None or not isinstance(turn, TurnLine) or entry.body is None:
             raise LineRefused("no_thread", "A turn stands below the line of its thread.")
-        self.owner = self.owner or _owner(thread)
+        self.owner = self.owner or Person.named(thread.tenant, thread.user_id, may_be_inactive=True)
         finalized = ConversationThread.objects.finalize_turn(
             owner=self.owner,
             thread_id=thread.id,
@@ -168,14 +166,6 @@ class _Block:
         )
         outcome.tally.written += finalized.created
         outcome.tally.stored_already += not finalized.created
-
-
-def _owner(thread: ThreadLine) -> Person:
-    """Return whose thread it is; raises `UnknownUser` and `NotAPerson`."""
-    user = User.objects.get_or_create_person(thread.tenant, thread.user_id)
-    if user.is_agent:
-        raise NotAPerson("Agents have no memory; name the person whose thread it is.")
-    return Person(user.pk, user.tenant, user.user_id)
 
 
 def _dress(line: ThreadLine) -> None:

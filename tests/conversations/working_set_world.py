@@ -1,0 +1,538 @@
+"""One thread, its table, its copy in Redis and the wire between them, to be played step by step.
+
+Real: the Lua on Valkey, `RedisConversationMemory`, the read path of `ThreadManager`, what
+`invalidation.tell` does when Redis fails, the breakers. Modelled: the table, the clock, and the
+wire to Redis, which can lose a call, lose its answer, or deliver it late. Each actor is a thread
+that stops before it touches table or wire; who goes on, and what becomes of a call, is one choice
+after another, so that a run is a list of choices and can be played again.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import redis as redis_py
+import time_machine
+from django.conf import settings
+
+from config import redis as redis_gate
+from config.redis import Breaker
+from conversations import invalidation, querysets
+from conversations.context import ConversationContext
+from conversations.conversation_memory import RedisConversationMemory
+from conversations.exceptions import ThreadNotFound
+from conversations.pieces import TurnPieces, TurnTokens
+from conversations.querysets import ThreadManager
+from rbac.principal import Person
+
+THREAD = uuid.UUID("5e6f0a4f-0000-4000-8000-000000000001")
+OWNER = Person(uuid.UUID("5e6f0a4f-0000-4000-8000-000000000002"), "acme", "ana")
+WINDOW = 3
+FATES = ("arrives", "lost", "answer lost", "late")
+
+
+# --- What PostgreSQL holds --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class State:
+    """One thread at one version; `revisions[0]` is that of the turn at position 1."""
+
+    version: int = 0
+    revisions: tuple[int, ...] = ()
+    enabled: bool = True
+    deleted: bool = False
+
+    def next(self, **changes: Any) -> State:
+        return replace(self, version=self.version + 1, **changes)
+
+    @property
+    def shown(self) -> list[tuple[int, int]]:
+        """Position and revision of the turns in the window."""
+        turns = list(enumerate(self.revisions, start=1)) if self.enabled else []
+        return turns[-WINDOW:]
+
+
+class Table:
+    """The versions of the thread, in order, and up to which they are acknowledged."""
+
+    def __init__(self) -> None:
+        self.states = [State()]
+        self.acknowledged = 0
+        self.epoch = "epoch-1"
+
+    @property
+    def now(self) -> State:
+        return self.states[-1]
+
+    def commit(self, **changes: Any) -> State:
+        self.states.append(self.now.next(**changes))
+        return self.now
+
+    def acknowledge(self, state: State) -> None:
+        if state in self.states:  # a restore may have lost it
+            self.acknowledged = max(self.acknowledged, self.states.index(state))
+
+    def restore(self, index: int) -> None:
+        """Go back to a backup, as `manage.py renew_epoch` expects."""
+        self.states = [self.states[index]]
+        self.acknowledged = 0
+        self.epoch = f"{self.epoch}'"
+
+
+def pieces(position: int, revision: int) -> TurnPieces:
+    """Return a turn as this process's release renders it."""
+    question = f"{process().memory.fence_key} r{revision}\n"
+    return TurnPieces(position, TurnTokens(*[1] * 7), question, 0, "", 0, "", "", "", [])
+
+
+def turns_of(context: ConversationContext) -> list[tuple[int, int]]:
+    release = process().memory.fence_key
+    return [
+        (turn.position, int(turn.question.removeprefix(f"{release} r"))) for turn in context.turns
+    ]
+
+
+class ModelledThreads(ThreadManager):
+    """The real read path, on a modelled table."""
+
+    world: World
+
+    def _version_and_epoch(self, thread_id: uuid.UUID) -> tuple[int, str] | None:
+        self.world.stop()
+        state = self.world.table.now
+        usable = state.version and state.enabled and not state.deleted
+        return (state.version, self.world.table.epoch) if usable else None
+
+    def _from_database(self, thread_id: uuid.UUID, owner: Any) -> tuple[ConversationContext, str]:
+        self.world.stop()
+        state, epoch = self.world.table.now, self.world.table.epoch
+        if state.deleted or not state.version:
+            raise ThreadNotFound
+        querysets._epoch.last_seen = epoch
+        turns = []
+        if state.enabled:
+            self.world.stop()  # before the second query
+            turns = list(enumerate(self.world.table.now.revisions, start=1))
+            turns = turns[: len(state.revisions)][-WINDOW:]
+            if len(turns) < min(WINDOW, len(state.revisions)):
+                raise ThreadNotFound
+        held = [pieces(*turn) for turn in turns]
+        context = ConversationContext(
+            str(THREAD), str(OWNER.pk), "", state.version, len(state.revisions), 0, turns=held
+        )
+        return context, epoch
+
+
+# --- Processes, and the wire to Redis ---------------------------------------------------------
+
+
+class Process:
+    """What each process has of its own."""
+
+    def __init__(self, release: str) -> None:
+        self.memory = RedisConversationMemory(
+            window_turns=WINDOW, fence_key=release, lease_seconds=60
+        )
+        self.breaker = Breaker(2.0, clock=lambda: datetime.now(UTC).timestamp())
+        self.last_seen = ""
+        self.missed_at = 0.0
+
+
+class _Here(threading.local):
+    actor: Actor | None = None
+
+
+here = _Here()
+
+
+nobody = Process("none")
+
+
+def process() -> Process:
+    return here.actor.process if here.actor else nobody
+
+
+class BreakerHere:
+    def __getattr__(self, name: str) -> Any:
+        return getattr(process().breaker, name)
+
+
+class EpochHere:
+    @property
+    def last_seen(self) -> str:
+        return process().last_seen
+
+    @last_seen.setter
+    def last_seen(self, epoch: str) -> None:
+        process().last_seen = epoch
+
+
+class Wire(redis_py.Redis):
+    """A client whose calls meet the fate that the world chooses for them."""
+
+    world: World
+    is_fresh = False
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        send = super().execute_command
+        return self.world.call(lambda: send(*args, **options), self.is_fresh)
+
+    def close(self) -> None:
+        """Stay connected: there are thousands of runs."""
+
+
+# --- Actors, and who goes on ------------------------------------------------------------------
+
+
+class Aborted(BaseException):
+    """The run has failed elsewhere."""
+
+
+class Actor:
+    """Work of a process, in a thread that goes on by single steps."""
+
+    def __init__(self, pool: ThreadPoolExecutor, owner: Process, work: Callable[[], None]) -> None:
+        self.process = owner
+        self.is_done = False
+        self._work = work
+        self._aborted = False
+        self._may_go, self._has_stopped = threading.Lock(), threading.Lock()
+        self._may_go.acquire()
+        self._has_stopped.acquire()
+        self._outcome = pool.submit(self._run)
+
+    def _run(self) -> None:
+        self._may_go.acquire()
+        here.actor = self
+        try:
+            if not self._aborted:
+                self._work()
+        finally:
+            self.is_done = True
+            self._has_stopped.release()
+
+    def step(self) -> None:
+        self._may_go.release()
+        self._has_stopped.acquire()
+        if self.is_done:
+            self._outcome.result()
+
+    def stop(self) -> None:
+        self._has_stopped.release()
+        self._may_go.acquire()
+        if self._aborted:
+            raise Aborted
+
+    def abort(self) -> None:
+        self._aborted = True
+        if not self.is_done:
+            with suppress(Aborted):
+                self.step()
+
+
+Choose = Callable[[int], int]
+
+
+class World:
+    """One run: a table, a Redis key, three processes of two releases, actors, and time."""
+
+    def __init__(
+        self, pool: ThreadPoolExecutor, redis: redis_py.Redis, clock: Any, choose: Choose,
+        faults: int,
+    ) -> None:  # fmt: skip
+        self.table = Table()
+        self.web, self.other_web, self.old_web = Process("new"), Process("new"), Process("old")
+        self.key = self.web.memory.key(THREAD)
+        self.faults_left = faults
+        self.has_failed = False
+        self.late: list[Callable[[], Any]] = []
+        self.jobs = 0
+        self.trace: list[str] = []
+        self._pool, self._redis, self._clock, self._choose = pool, redis, clock, choose
+        self._actors: list[Actor] = []
+        self.threads = ModelledThreads()
+        self.threads.world = self
+        redis.delete(self.key)
+
+    # What the code under test calls.
+
+    def stop(self) -> None:
+        assert here.actor
+        here.actor.stop()
+
+    def call(self, send: Callable[[], Any], is_fresh: bool) -> Any:
+        self.stop()
+        fate = FATES[self._choose(len(FATES))] if self.faults_left else "arrives"
+        if fate == "arrives":
+            return self.sent(send)
+        self.faults_left -= 1
+        self.has_failed = True
+        self.trace.append(f"{fate}{' (fresh)' if is_fresh else ''}")
+        if fate == "answer lost":
+            self.sent(send)
+        elif is_fresh:
+            process().missed_at = self.time
+        if fate == "late":
+            self.late.append(send)
+        raise redis_py.TimeoutError(fate)
+
+    def sent(self, send: Callable[[], Any]) -> Any:
+        answer = send()
+        if not isinstance(answer, dict):  # it was no reading
+            assert self._redis.ttl(self.key) != -1, "a key without a time to live"
+        return answer
+
+    def queue_job(self, *_: Any) -> None:
+        self.jobs += 1
+
+    # What happens in a run.
+
+    @property
+    def time(self) -> float:
+        return datetime.now(UTC).timestamp()
+
+    def wait(self, seconds: float) -> None:
+        self.trace.append(f"{seconds} s pass")
+        self._clock.shift(seconds)
+
+    def begin(self, work: Callable[[World], None], owner: Process | None = None) -> Actor:
+        actor = Actor(self._pool, owner or self.web, lambda: work(self))
+        self.trace.append(f"{getattr(work, '__name__', work)} begins")
+        self._actors.append(actor)
+        return actor
+
+    def at_once(self, *works: Callable[[World], None]) -> None:
+        for work in works:
+            actor = self.begin(work)
+            while not actor.is_done:
+                actor.step()
+
+    def interleave(self, *actors: Actor) -> None:
+        while waiting := [actor for actor in actors if not actor.is_done]:
+            self.step_one(waiting)
+
+    def step_one(self, waiting: list[Actor]) -> None:
+        choice = self._choose(len(waiting) + bool(self.late))
+        if choice == len(waiting):
+            self.deliver()
+        else:
+            waiting[choice].step()
+
+    def deliver(self) -> None:
+        self.trace.append("delivered late")
+        send = self.late.pop(0)
+        with suppress(redis_py.ResponseError):
+            self.sent(send)
+
+    def finish(self) -> None:
+        """Let all that is on its way arrive, then read once more in each process."""
+        while self.late:
+            self.deliver()
+        self.faults_left = 0
+        # After a failure twice: with breakers that are open, and with closed ones.
+        for pause_seconds in (0, 3) if self.has_failed else (0,):
+            self.wait(pause_seconds)
+            for owner in (self.web, self.other_web, self.old_web):
+                self.interleave(self.begin(read, owner))
+
+    def abort(self) -> None:
+        for actor in self._actors:
+            actor.abort()
+
+
+# --- What actors do ---------------------------------------------------------------------------
+
+
+def append(world: World) -> None:
+    if world.table.now.deleted:
+        return
+    state = world.table.commit(revisions=(*world.table.now.revisions, 0))
+    epoch, turn = world.table.epoch, pieces(len(state.revisions), 0)
+    invalidation.tell(THREAD, lambda memory: memory.append(THREAD, state.version, turn, epoch))
+    world.table.acknowledge(state)
+
+
+def complete(world: World) -> None:
+    """Write the newest turn again: it was pending."""
+    revisions = list(world.table.now.revisions)
+    if world.table.now.deleted or not revisions:
+        return
+    revisions[-1] += 1
+    state = world.table.commit(revisions=tuple(revisions))
+    epoch, turn = world.table.epoch, pieces(len(revisions), revisions[-1])
+    invalidation.tell(THREAD, lambda memory: memory.replace(THREAD, state.version, turn, epoch))
+    world.table.acknowledge(state)
+
+
+def append_and_die(world: World) -> None:
+    """A process ends between commit and Redis; the client, unanswered, sends the turn again."""
+    if world.table.now.deleted:
+        return
+    written = world.table.commit(revisions=(*world.table.now.revisions, 0))
+    world.stop()
+    state, epoch = world.table.now, world.table.epoch
+    if written not in world.table.states or state.deleted:
+        return
+    invalidation.tell(THREAD, lambda memory: memory.confirm(THREAD, state.version, epoch))
+    world.table.acknowledge(state)
+
+
+def forget(world: World) -> None:
+    _change(world, deleted=True, revisions=())
+
+
+def switch_off(world: World) -> None:
+    _change(world, enabled=False)
+
+
+def switch_on(world: World) -> None:
+    _change(world, enabled=True)
+
+
+def _change(world: World, **changes: Any) -> None:
+    if world.table.now.deleted:
+        return
+    state = world.table.commit(**changes)
+    invalidation.tell(THREAD, lambda memory: memory.drop(THREAD))
+    world.table.acknowledge(state)
+
+
+def evict(world: World) -> None:
+    """Eviction, a flush, the end of a lease: the key is gone."""
+    world._redis.delete(world.key)
+
+
+def restore(world: World) -> None:
+    """Restore a backup that lacks the last change, and wait until every process has noticed."""
+    world.table.restore(max(0, len(world.table.states) - 2))
+    world.wait(settings.MEMORY_CHECK_SECONDS + 1)
+
+
+def run_job(world: World) -> None:
+    if world.jobs:
+        with suppress(redis_gate.RedisUnavailable):
+            process().memory.drop(THREAD)
+            world.jobs = 0
+
+
+def read(world: World) -> None:
+    """Read, and compare with what the table has shown since the last acknowledged version."""
+    table, began_at = world.table, world.time
+    history, first = table.states, table.acknowledged
+    try:
+        recalled = world.threads.conversation_context(THREAD, OWNER)
+    except ThreadNotFound:
+        shown, source = None, "database"
+    else:
+        shown, source = turns_of(recalled.context), recalled.source
+    if table.states is not history:
+        return  # restored meanwhile
+    newest = table.now.shown
+    if any(_agrees(shown, state, newest) for state in history[first:]):
+        return
+    excused = source == "cache" and any(
+        began_at <= owner.missed_at + settings.MEMORY_CHECK_SECONDS
+        for owner in (world.web, world.other_web, world.old_web)
+        if owner is not process()
+    )
+    assert excused, f"{source} showed {shown}, the table {history[first:]}"
+
+
+def _agrees(
+    shown: list[tuple[int, int]] | None, state: State, newest: list[tuple[int, int]]
+) -> bool:
+    """Whether `state` can have looked so: a turn may show a later revision than its header."""
+    if state.deleted or not state.version:
+        return shown is None
+    if shown is None or [p for p, _ in shown] != [p for p, _ in state.shown]:
+        return False
+    latest = dict(newest)
+    return all(
+        written <= revision <= max(written, latest.get(position, revision))
+        for (position, revision), (_, written) in zip(shown, state.shown, strict=True)
+    )
+
+
+# --- Runs -------------------------------------------------------------------------------------
+
+Work = Callable[[World], None]
+Scenario = Callable[[World], None]
+
+
+class Runs:
+    """Plays scenarios, in every order or in many random ones, and counts."""
+
+    def __init__(self, pool: ThreadPoolExecutor, redis: redis_py.Redis, patch: Any) -> None:
+        self._pool, self._redis, self._patch = pool, redis, patch
+
+    def play(self, scenario: Scenario, choose: Choose, faults: int) -> None:
+        with time_machine.travel(datetime(2026, 11, 30, tzinfo=UTC), tick=False) as clock:
+            world = World(self._pool, self._redis, clock, choose, faults)
+            self._patch(world)
+            try:
+                scenario(world)
+                world.finish()
+            except BaseException:
+                print("\n".join(world.trace))
+                world.abort()
+                raise
+
+    def in_every_order(self, start: Scenario, works: list[Work], faults: int) -> None:
+        """Play each list of choices there is, depth first."""
+
+        def scenario(world: World) -> None:
+            start(world)
+            world.interleave(*map(world.begin, works))
+
+        choices: list[list[int]] = []  # [taken, of how many]
+        played = 0
+        while choices or not played:
+            self.play(scenario, Replay(choices), faults)
+            played += 1
+            while choices and choices[-1][0] == choices[-1][1] - 1:
+                choices.pop()
+            if choices:
+                choices[-1][0] += 1
+        print(played, "runs")
+
+    def at_random(self, scenario: Scenario, runs: int, faults: int) -> None:
+        for seed in range(runs):
+            print(f"seed {seed}")
+            self.play(scenario, random.Random(seed).randrange, faults)
+
+
+class Replay:
+    """Makes the choices of a list, then the first of each, adding them to the list."""
+
+    def __init__(self, choices: list[list[int]]) -> None:
+        self._choices = choices
+        self._at = 0
+
+    def __call__(self, options: int) -> int:
+        if options == 1:
+            return 0
+        if self._at == len(self._choices):
+            self._choices.append([0, options])
+        self._at += 1
+        return self._choices[self._at - 1][0]
+
+
+def three_turns(world: World) -> None:
+    for _ in range(WINDOW):
+        world.table.acknowledge(world.table.commit(revisions=(*world.table.now.revisions, 0)))
+
+
+def three_turns_cached(world: World) -> None:
+    three_turns(world)
+    faults, world.faults_left = world.faults_left, 0
+    world.at_once(read)
+    world.faults_left = faults
