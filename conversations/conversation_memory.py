@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib.resources import files
 from itertools import chain
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FORMAT = 1
+FORMAT = 2
 RawCopy = Mapping[bytes, bytes]
 
 _SCRIPTS = files("conversations").joinpath("lua")
@@ -336,13 +337,14 @@ def _turns(stored: Iterable[bytes], first: int, last: int) -> Sequence[TurnPiece
         raise ValueError("a turn is no list")
     turns.sort(key=operator.itemgetter(0))
     columns = zip(*turns, strict=True)
-    position, tokens, question, said_at, answer, replied_at, brief, sql, charts, clipped = columns
+    position, tokens, question, said_at, answer, replied_at, sql, *others, clipped = columns
     if position != tuple(range(first, last + 1)):
         raise ValueError("positions are missing")
+    brief_like, brief, charts_like, charts = others
     # These refuse all but texts, and all but whole numbers that are not below 0.
-    "".join(chain(question, answer, brief, sql, charts))
+    "".join(chain(question, answer, sql, brief, charts))
     _check_tokens(tokens)
-    array("I", chain(said_at, replied_at))
+    array("I", chain(said_at, replied_at, brief_like, charts_like))
     for part, over in chain.from_iterable(clipped):
         part.title(), operator.index(over)
     return tuple(
@@ -350,7 +352,8 @@ def _turns(stored: Iterable[bytes], first: int, last: int) -> Sequence[TurnPiece
             _as_pieces,
             zip(
                 position, map(_as_tokens, tokens), question, said_at, answer, replied_at,
-                brief, sql, charts, clipped, strict=True,
+                map(_joined, sql, brief_like, brief), sql, map(_joined, sql, charts_like, charts),
+                clipped, strict=True,
             ),
         )
     )  # fmt: skip
@@ -369,9 +372,24 @@ def _encode_head(context: ConversationContext) -> bytes:
 
 
 def encode(pieces: TurnPieces) -> bytes:
-    """Return a turn's pieces as the JSON array that a copy holds."""
-    position, tokens, *rest = pieces
-    return orjson.dumps([position, list(tokens), *rest])
+    """Return a turn's pieces as the JSON array that a copy holds.
+
+    The artifacts' lines in `sql` stand whole, of the other two focuses what differs from them:
+    most begin the same, and a working set is to be little larger than its text.
+    """
+    position, tokens, *said, brief, sql, charts, clipped = pieces
+    others = (*_unlike(sql, brief), *_unlike(sql, charts))
+    return orjson.dumps([position, list(tokens), *said, sql, *others, clipped])
+
+
+def _unlike(sql: str, lines: str) -> tuple[int, str]:
+    """Return how many characters `lines` begins with as `sql` does, and the rest of it."""
+    shared = len(commonprefix((sql, lines)))  # noqa: RUF071  characters are meant
+    return shared, lines[shared:]
+
+
+def _joined(sql: str, shared: int, rest: str) -> str:
+    return sql[:shared] + rest
 
 
 # --- Calls ------------------------------------------------------------------------------------
