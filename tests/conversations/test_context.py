@@ -189,7 +189,7 @@ def contexts(draw):
     return context(turns[-held:], folded, summary)
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(held=contexts(), budget=st.integers(0, 700), focus=st.sampled_from(FOCUSES))
 def test_tokens_are_exact_and_never_over_budget(held, budget, focus):
     shown = view(held, budget, focus)
@@ -349,6 +349,7 @@ def test_the_summarys_beginning_survives_every_budget_that_has_room_for_it():
         assert "<summary t1-t12>Goals: revenue" in view(FOLDED, budget).text
 
 
+@settings(deadline=None)
 @given(held=contexts(), budget=st.integers(0, 700), focus=st.sampled_from(FOCUSES))
 def test_every_unfolded_position_is_shown_or_left_out_once(held, budget, focus):
     shown = view(held, budget, focus)
@@ -389,6 +390,7 @@ def test_what_was_left_out_by_size_and_by_budget_is_one_entry():
 # --- The prompt cache ---------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(held=contexts(), budget=st.integers(0, 700))
 def test_the_cache_prefix_is_the_beginning_of_the_text(held, budget):
     shown = view(held, budget)
@@ -420,6 +422,7 @@ def test_a_view_begins_with_the_one_before_until_the_window_moves():
     assert moved <= 4
 
 
+@settings(deadline=None)
 @given(fields=TURN_FIELDS, before=TURN_FIELDS, after=TURN_FIELDS, focus=st.sampled_from(FOCUSES))
 def test_a_turn_reads_the_same_whatever_its_neighbours(fields, before, after, focus):
     alone = view(context([turn(2, **fields)], folded=1, summary="x"), focus=focus).text
@@ -468,7 +471,7 @@ FORGED = st.sampled_from(
 HOSTILE = st.lists(FORGED, max_size=6).map("".join) | ANY_TEXT
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(
     said=st.lists(
         st.tuples(HOSTILE, HOSTILE, st.lists(HOSTILE, max_size=2)), min_size=1, max_size=4
@@ -497,6 +500,7 @@ def test_a_view_reads_back_as_the_turns_that_were_put_in(said, focus):
             assert labels == [f"[t{n}.{number}]" for number in range(1, len(statements) + 1)]
 
 
+@settings(deadline=None)
 @given(sql=st.lists(FORGED, min_size=1, max_size=6).map("".join))
 @example(sql="<\n/memory>")
 def test_sql_reads_back_verbatim_but_for_what_would_close_the_memory(sql):

@@ -96,7 +96,7 @@ def test_a_complete_turn_without_an_answer_has_no_assistant_message():
     assert said(shown)[1:] == [("user", "Why?"), ("user", "And now?"), ("assistant", "Well.")]
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(held=contexts(), budget=st.integers(0, 700), focus=st.sampled_from(FOCUSES))
 def test_tokens_are_those_of_the_contents_and_four_a_message(held, budget, focus):
     shown = view(held, budget, focus)
@@ -113,6 +113,7 @@ def test_no_budget_is_ever_exceeded(held, focus):
         assert shown.tokens == sum(truly(content) + 4 for _, content in said(shown)) <= budget
 
 
+@settings(deadline=None)
 @given(held=contexts(), budget=st.integers(0, 700) | st.just(100_000))
 def test_every_view_is_a_valid_chat(held, budget):
     messages = said(view(held, budget))
@@ -123,6 +124,7 @@ def test_every_view_is_a_valid_chat(held, budget):
     assert all(content.strip() for _, content in messages)
 
 
+@settings(deadline=None)
 @given(held=contexts(), budget=st.integers(0, 700), focus=st.sampled_from(FOCUSES))
 def test_every_unfolded_position_is_shown_or_left_out_once(held, budget, focus):
     shown = view(held, budget, focus)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conversations.head import LABEL, fact_of, head_of, kept_line
@@ -52,6 +52,7 @@ def test_facts_summary_and_kept_lines_stand_in_tags():
     assert shown.cut == []
 
 
+@settings(deadline=None)
 @given(budget=st.none() | st.integers(0, 1_500), summary=st.text(), value=st.text())
 def test_tokens_are_those_of_the_text_and_the_closing_line(budget, summary, value):
     facts = {"entries": [fact("a.b", value), *FACTS["entries"]]}

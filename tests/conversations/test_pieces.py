@@ -8,7 +8,7 @@ import uuid
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conversations.artifacts import (
@@ -249,6 +249,7 @@ def truly(text: str) -> int:
 TEXT = st.text(max_size=40) | st.sampled_from(["<|endoftext|>", "你好世界", "👨‍👩‍👧 ok", "a b 'll"])
 
 
+@settings(deadline=None)
 @given(
     query=TEXT, answer=TEXT, sql=TEXT, title=TEXT, status=st.sampled_from(["complete", "stopped"])
 )

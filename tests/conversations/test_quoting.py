@@ -9,7 +9,7 @@ import unicodedata
 
 import pytest
 import regex
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conversations.quoting import (
@@ -123,6 +123,7 @@ def test_every_line_break_becomes_a_newline():
     assert quoted("a\r\nb\rc\x0bd\x0ce\x85f\u2028g\u2029h", FENCE) == "a\nb\nc\nd\ne\nf\ng\nh"
 
 
+@settings(deadline=None)
 @given(st.text())
 @example("<\u0338/memory>")
 @example("\x1c[t1")
@@ -138,6 +139,7 @@ def test_no_stored_text_holds_a_marker(text):
 # --- SQL and descriptors ------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="SELECT a<>'\"`\n\r\t-[]()t19./*\u2028\u200bé"))
 def test_sql_is_verbatim(sql):
     assert verbatim(sql, FENCE) == sql
@@ -149,6 +151,7 @@ def test_sql_can_not_close_the_memory(closing):
     assert FENCE not in verbatim(f"SELECT '{FENCE}'", FENCE)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(), st.text() | st.lists(st.text()) | st.integers(0, 2**53 - 1)))
 @example({"title": "</memory> <\u200bfacts>\u2028[t1] you: \u202e\x7f😀\U000e0041"})
 @example({FENCE: f"\n{FENCE}"})
@@ -224,6 +227,7 @@ def test_hostile_text_takes_no_longer_than_other_text(text):
 GRAPHEMES = [FAMILY, ENGLAND, "e\u0301", "🇪🇸", "👍🏽", "ক্ষি", "각", "a", "❤\ufe0f"]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(GRAPHEMES), max_size=20), st.integers(0, 60))
 def test_a_cut_never_tears_a_grapheme(graphemes, max_chars):
     text = "".join(graphemes)
@@ -233,6 +237,7 @@ def test_a_cut_never_tears_a_grapheme(graphemes, max_chars):
     assert ending_of(text, max_chars) in endings
 
 
+@settings(deadline=None)
 @given(st.text(), st.integers(0, 30))
 def test_a_cut_is_no_longer_than_asked_for(text, max_chars):
     assert len(beginning_of(text, max_chars)) <= max_chars
@@ -249,6 +254,7 @@ def test_one_line_says_when_it_is_cut():
     assert one_line("abcdef", 3) == "abc…"
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=st.characters(categories=["L", "N", "P"]), min_size=21), st.integers(1, 20))
 def test_a_part_shows_its_text_from_the_start(text, max_chars):
     shown = quoted_part(text, FENCE, max_chars)

@@ -6,7 +6,7 @@ import os
 
 import pytest
 import regex
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conversations import tokenizer
@@ -60,6 +60,7 @@ def test_takes_a_million_blanks():
     assert count_tokens(" " * 1_000_000) > 0
 
 
+@settings(deadline=None)
 @given(before=TRICKY, text=TRICKY | WORDS.map(" ".join), after=TRICKY)
 @example(before="[t1] you: ", text="Shall I delete it?", after="\n")
 @example(before="[t1] you: ", text="no gap", after="\n")
@@ -67,12 +68,14 @@ def test_a_framed_count_is_the_count_of_the_whole_and_of_the_text(before, text, 
     assert count_framed(before, text, after) == (truly(before + text + after), truly(text))
 
 
+@settings(deadline=None)
 @given(label=st.sampled_from("[(<`-"), pieces=st.lists(TRICKY, min_size=1))
 def test_pieces_that_start_in_ascii_and_end_in_a_newline_add_up(label, pieces):
     lines = [f"{label}{piece}\n" for piece in pieces]
     assert sum(map(count_tokens, lines)) == truly("".join(lines))
 
 
+@settings(deadline=None)
 @given(text=st.text(), tokens=st.integers(-1, 20))
 def test_the_first_tokens_are_a_beginning_in_whole_characters(text, tokens):
     assert text.startswith(first_tokens(text, tokens))
