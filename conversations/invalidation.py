@@ -68,6 +68,11 @@ def once_committed(thread_id: uuid.UUID, change: Callable[[RedisConversationMemo
     transaction.on_commit(lambda: tell(thread_id, change), robust=True)
 
 
+def dropped(thread_id: uuid.UUID) -> None:
+    """Drop the copy of a thread that is not there any more; never raises for want of Redis."""
+    tell(thread_id, lambda memory: memory.drop(thread_id))
+
+
 def tell(thread_id: uuid.UUID, change: Callable[[RedisConversationMemory], None]) -> None:
     """Tell the working set of a committed change; never raises for want of Redis."""
     memory = get_conversation_memory()

@@ -38,6 +38,10 @@ _PIECES_FROM = (
 )  # fmt: skip
 
 
+# A change between lease and fill makes a rebuilt copy vain; more than this in a row is no chance.
+_REBUILD_TRIES = 5
+
+
 class Recalled(NamedTuple):
     """A thread's context and where it came from: `cache` or `database`."""
 
@@ -326,6 +330,7 @@ class ThreadManager(models.Manager["ConversationThread"]):
 
         Raises `config.redis.RedisUnavailable`.
         """
+        redis_gate.attempt(lambda client: client.ping())  # before the table is scanned for nothing
         touched = list(self.filter(touched_at__gte=since).values_list("pk", flat=True))
         get_conversation_memory().drop(*touched)
         return len(touched)
@@ -333,15 +338,20 @@ class ThreadManager(models.Manager["ConversationThread"]):
     def rehydrate(self, thread_id: uuid.UUID) -> int:
         """Rebuild a thread's working set from PostgreSQL; return how many turns it holds.
 
-        Raises `ThreadNotFound`, and `config.redis.RedisUnavailable`.
+        None where its memory is switched off. Raises `ThreadNotFound`, and
+        `config.redis.RedisUnavailable` where no copy could be put in place.
         """
-        get_conversation_memory().drop(thread_id)
-        read_at = time.time()
-        lease = self._lease(thread_id, Miss("asked"))
-        context, epoch = self._from_database(thread_id, None)
-        if lease and context.turns:
-            self._fill(thread_id, lease, context, epoch, read_at)
-        return len(context.turns)
+        memory = get_conversation_memory()
+        for _ in range(_REBUILD_TRIES):
+            memory.drop(thread_id)
+            read_at = time.time()
+            lease = memory.lease(thread_id, Miss("asked"))
+            context, epoch = self._from_database(thread_id, None)
+            if not context.turns:
+                return 0
+            if lease and self._fill(thread_id, lease, context, epoch, read_at):
+                return len(context.turns)
+        raise RedisUnavailable("the thread's working set changes too fast to be rebuilt")
 
 
 Threads = ThreadManager.from_queryset(ThreadQuerySet)

@@ -114,7 +114,7 @@ class TurnContent(Body):
             revision=self.revision,
             session_id=self.session_id,
         )
-        if not body.title():
+        if not (self.query.strip() or body.has_file()):
             message = "may be empty only beside a file artifact"
             raise Invalid(f"query {message}.", errors={"query": [message]})
         return body

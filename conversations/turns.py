@@ -61,6 +61,10 @@ class TurnBody:
         """The artifacts that the turn keeps."""
         return self.derived if self.artifacts is None else self.artifacts
 
+    def has_file(self) -> bool:
+        """Whether the turn was about a file: then its query may be empty."""
+        return any(artifact["kind"] == "file" for artifact in self.stored_artifacts)
+
     def sha256(self, user_id: str, agent_type: str) -> bytes:
         """Return the body's identity: 32 bytes that equal bodies share and no others.
 

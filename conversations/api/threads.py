@@ -12,6 +12,7 @@ from rest_framework.response import Response
 
 from config.errors import Unavailable, validate
 from config.redis import RedisUnavailable
+from conversations import invalidation
 from conversations.api import representations
 from conversations.api.base import MemoryView, as_uuid, decode_cursor, encode_cursor, in_query, page
 from conversations.api.schemas import OwnerQuery, ThreadPatch, ThreadsQuery
@@ -98,8 +99,13 @@ class ThreadView(MemoryView):
     def delete(self, request: Request, thread_id: str) -> Response:
         """Delete a thread with its turns, for good."""
         owner = self.owner(None)
-        with transaction.atomic():
-            _locked(self.threads(owner), thread_id).forget()
+        try:
+            with transaction.atomic():
+                _locked(self.threads(owner), thread_id).forget()
+        except ThreadNotFound:
+            # A first try may have died between its commit and the working set.
+            invalidation.dropped(as_uuid("thread_id", thread_id))
+            raise
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 

@@ -347,6 +347,15 @@ def test_a_turn_without_text_is_titled_by_its_file(agent, thread_id):
     assert answer.json()["title"] == "budget 2026.xlsx"
 
 
+def test_a_file_that_is_only_found_in_the_payload_titles_a_turn_as_well(agent, thread_id):
+    answer = agent.put_turn(
+        thread_id, query="", response_payload={"files": [{"name": "budget 2026.xlsx"}]}
+    )
+
+    assert answer.status_code == 201, answer.content
+    assert answer.json()["title"] == "budget 2026.xlsx"
+
+
 def test_a_turn_with_neither_text_nor_file_is_refused(agent, thread_id):
     answer = agent.put_turn(thread_id, query="  ")
 

@@ -118,6 +118,19 @@ def test_deleting_again_is_a_404_as_for_an_absent_thread(agent, thread_id, delet
     assert agent.delete(f"threads/{uuid.uuid4()}").status_code == 404
 
 
+def test_a_retry_of_a_delete_drops_the_copy_that_the_first_try_left(agent, thread_id, redis):
+    agent.put_turn(thread_id)
+    agent.context(thread_id)
+    key = get_conversation_memory().key(thread_id)
+    copy = redis.dump(key)
+    agent.delete(f"threads/{thread_id}")
+    redis.restore(key, 60_000, copy)  # as if the first try had died after its commit
+
+    assert agent.delete(f"threads/{thread_id}").status_code == 404
+    assert agent.context(thread_id).status_code == 404
+    assert redis.hget(key, "v") is None  # at most a lease that nobody will use
+
+
 def test_deleting_one_thread_leaves_the_others(agent, thread_id):
     kept = uuid.uuid4()
     agent.put_turn(thread_id)
@@ -140,3 +153,20 @@ def test_rehydrate_rebuilds_the_working_set(agent, thread_id, redis):
     assert answer.json() == {"thread_id": str(thread_id), "turns": 3}
     assert redis.exists(get_conversation_memory().key(thread_id))
     assert agent.context(thread_id).json()["source"] == "cache"
+
+
+def test_rehydrate_of_a_thread_without_memory_rebuilds_nothing(agent, thread_id):
+    agent.put_turn(thread_id)
+    agent.patch(f"threads/{thread_id}", memory="off")
+
+    answer = agent.client.post(f"/api/v1/threads/{thread_id}/rehydrate?user_id=ana")
+
+    assert answer.json()["turns"] == 0
+
+
+def test_rehydrate_takes_whom_it_is_for_from_the_body_as_well(agent, thread_id):
+    agent.put_turn(thread_id)
+    address = f"/api/v1/threads/{thread_id}/rehydrate"
+
+    assert agent.client.post(address, {"user_id": "ana"}, format="json").status_code == 200
+    assert agent.client.post(address, {"user_id": "bob"}, format="json").status_code == 404

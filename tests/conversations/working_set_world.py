@@ -21,11 +21,10 @@ from typing import Any
 
 import redis as redis_py
 import time_machine
-from django.conf import settings
+from redis.client import Pipeline
 
-from config import redis as redis_gate
 from config.redis import Breaker
-from conversations import invalidation, querysets
+from conversations import querysets
 from conversations.context import ConversationContext
 from conversations.conversation_memory import RedisConversationMemory
 from conversations.exceptions import ThreadNotFound
@@ -148,7 +147,7 @@ class Process:
 
 
 class _Here(threading.local):
-    actor: Actor | None = None
+    actor: Actor | Soloist | None = None
 
 
 here = _Here()
@@ -176,6 +175,16 @@ class EpochHere:
         process().last_seen = epoch
 
 
+class WirePipeline(Pipeline):
+    """A pipeline that meets one fate as a whole."""
+
+    wire: Wire
+
+    def execute(self, raise_on_error: bool = True) -> Any:
+        send = super().execute
+        return self.wire.world.call(lambda: send(raise_on_error), self.wire.is_fresh)
+
+
 class Wire(redis_py.Redis):
     """A client whose calls meet the fate that the world chooses for them."""
 
@@ -185,6 +194,11 @@ class Wire(redis_py.Redis):
     def execute_command(self, *args: Any, **options: Any) -> Any:
         send = super().execute_command
         return self.world.call(lambda: send(*args, **options), self.is_fresh)
+
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Any:
+        made = WirePipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
+        made.wire = self
+        return made
 
     def close(self) -> None:
         """Stay connected: there are thousands of runs."""
@@ -237,6 +251,16 @@ class Actor:
         if not self.is_done:
             with suppress(Aborted):
                 self.step()
+
+
+class Soloist:
+    """Work of a process while nobody else is at it: it never stops."""
+
+    def __init__(self, owner: Process) -> None:
+        self.process = owner
+
+    def stop(self) -> None:
+        """Go on."""
 
 
 Choose = Callable[[int], int]
@@ -310,11 +334,12 @@ class World:
         self._actors.append(actor)
         return actor
 
-    def at_once(self, *works: Callable[[World], None]) -> None:
-        for work in works:
-            actor = self.begin(work)
-            while not actor.is_done:
-                actor.step()
+    def at_once(self, work: Work, owner: Process | None = None) -> None:
+        here.actor = Soloist(owner or self.web)
+        try:
+            work(self)
+        finally:
+            here.actor = None
 
     def interleave(self, *actors: Actor) -> None:
         while waiting := [actor for actor in actors if not actor.is_done]:
@@ -333,7 +358,7 @@ class World:
         with suppress(redis_py.ResponseError):
             self.sent(send)
 
-    def finish(self) -> None:
+    def finish(self, read: Work) -> None:
         """Let all that is on its way arrive, then read once more in each process."""
         while self.late:
             self.deliver()
@@ -342,124 +367,11 @@ class World:
         for pause_seconds in (0, 3) if self.has_failed else (0,):
             self.wait(pause_seconds)
             for owner in (self.web, self.other_web, self.old_web):
-                self.interleave(self.begin(read, owner))
+                self.at_once(read, owner)
 
     def abort(self) -> None:
         for actor in self._actors:
             actor.abort()
-
-
-# --- What actors do ---------------------------------------------------------------------------
-
-
-def append(world: World) -> None:
-    if world.table.now.deleted:
-        return
-    state = world.table.commit(revisions=(*world.table.now.revisions, 0))
-    epoch, turn = world.table.epoch, pieces(len(state.revisions), 0)
-    invalidation.tell(THREAD, lambda memory: memory.append(THREAD, state.version, turn, epoch))
-    world.table.acknowledge(state)
-
-
-def complete(world: World) -> None:
-    """Write the newest turn again: it was pending."""
-    revisions = list(world.table.now.revisions)
-    if world.table.now.deleted or not revisions:
-        return
-    revisions[-1] += 1
-    state = world.table.commit(revisions=tuple(revisions))
-    epoch, turn = world.table.epoch, pieces(len(revisions), revisions[-1])
-    invalidation.tell(THREAD, lambda memory: memory.replace(THREAD, state.version, turn, epoch))
-    world.table.acknowledge(state)
-
-
-def append_and_die(world: World) -> None:
-    """A process ends between commit and Redis; the client, unanswered, sends the turn again."""
-    if world.table.now.deleted:
-        return
-    written = world.table.commit(revisions=(*world.table.now.revisions, 0))
-    world.stop()
-    state, epoch = world.table.now, world.table.epoch
-    if written not in world.table.states or state.deleted:
-        return
-    invalidation.tell(THREAD, lambda memory: memory.confirm(THREAD, state.version, epoch))
-    world.table.acknowledge(state)
-
-
-def forget(world: World) -> None:
-    _change(world, deleted=True, revisions=())
-
-
-def switch_off(world: World) -> None:
-    _change(world, enabled=False)
-
-
-def switch_on(world: World) -> None:
-    _change(world, enabled=True)
-
-
-def _change(world: World, **changes: Any) -> None:
-    if world.table.now.deleted:
-        return
-    state = world.table.commit(**changes)
-    invalidation.tell(THREAD, lambda memory: memory.drop(THREAD))
-    world.table.acknowledge(state)
-
-
-def evict(world: World) -> None:
-    """Eviction, a flush, the end of a lease: the key is gone."""
-    world._redis.delete(world.key)
-
-
-def restore(world: World) -> None:
-    """Restore a backup that lacks the last change, and wait until every process has noticed."""
-    world.table.restore(max(0, len(world.table.states) - 2))
-    world.wait(settings.MEMORY_CHECK_SECONDS + 1)
-
-
-def run_job(world: World) -> None:
-    if world.jobs:
-        with suppress(redis_gate.RedisUnavailable):
-            process().memory.drop(THREAD)
-            world.jobs = 0
-
-
-def read(world: World) -> None:
-    """Read, and compare with what the table has shown since the last acknowledged version."""
-    table, began_at = world.table, world.time
-    history, first = table.states, table.acknowledged
-    try:
-        recalled = world.threads.conversation_context(THREAD, OWNER)
-    except ThreadNotFound:
-        shown, source = None, "database"
-    else:
-        shown, source = turns_of(recalled.context), recalled.source
-    if table.states is not history:
-        return  # restored meanwhile
-    newest = table.now.shown
-    if any(_agrees(shown, state, newest) for state in history[first:]):
-        return
-    excused = source == "cache" and any(
-        began_at <= owner.missed_at + settings.MEMORY_CHECK_SECONDS
-        for owner in (world.web, world.other_web, world.old_web)
-        if owner is not process()
-    )
-    assert excused, f"{source} showed {shown}, the table {history[first:]}"
-
-
-def _agrees(
-    shown: list[tuple[int, int]] | None, state: State, newest: list[tuple[int, int]]
-) -> bool:
-    """Whether `state` can have looked so: a turn may show a later revision than its header."""
-    if state.deleted or not state.version:
-        return shown is None
-    if shown is None or [p for p, _ in shown] != [p for p, _ in state.shown]:
-        return False
-    latest = dict(newest)
-    return all(
-        written <= revision <= max(written, latest.get(position, revision))
-        for (position, revision), (_, written) in zip(shown, state.shown, strict=True)
-    )
 
 
 # --- Runs -------------------------------------------------------------------------------------
@@ -471,16 +383,18 @@ Scenario = Callable[[World], None]
 class Runs:
     """Plays scenarios, in every order or in many random ones, and counts."""
 
-    def __init__(self, pool: ThreadPoolExecutor, redis: redis_py.Redis, patch: Any) -> None:
-        self._pool, self._redis, self._patch = pool, redis, patch
+    def __init__(
+        self, pool: ThreadPoolExecutor, redis: redis_py.Redis, enter: Any, last: Work
+    ) -> None:
+        self._pool, self._redis, self._enter, self._last = pool, redis, enter, last
 
     def play(self, scenario: Scenario, choose: Choose, faults: int) -> None:
         with time_machine.travel(datetime(2026, 11, 30, tzinfo=UTC), tick=False) as clock:
             world = World(self._pool, self._redis, clock, choose, faults)
-            self._patch(world)
+            self._enter(world)
             try:
                 scenario(world)
-                world.finish()
+                world.finish(self._last)
             except BaseException:
                 print("\n".join(world.trace))
                 world.abort()
@@ -529,10 +443,3 @@ class Replay:
 def three_turns(world: World) -> None:
     for _ in range(WINDOW):
         world.table.acknowledge(world.table.commit(revisions=(*world.table.now.revisions, 0)))
-
-
-def three_turns_cached(world: World) -> None:
-    three_turns(world)
-    faults, world.faults_left = world.faults_left, 0
-    world.at_once(read)
-    world.faults_left = faults
