@@ -1,7 +1,9 @@
 """Checks of the settings; Django runs them before commands, `manage.py check` runs nothing else.
 
 An error (`rethread.E…`) stops the command with its sentence and a hint, a warning (`rethread.W…`)
-is shown. Those tagged `deploy` come with `manage.py check --deploy` only.
+is shown. Those tagged `deploy` come with `manage.py check --deploy` only. Those tagged `OURS`
+are also what a web process asks before it serves. `config.environment` has refused by then what
+can't be read at all.
 """
 
 from __future__ import annotations
@@ -15,6 +17,10 @@ from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
+from redis.connection import parse_url
+
+# The tag of this project's own checks, whichever app they are in.
+OURS = "rethread"
 
 SECRET_KEY_MIN_CHARS = 50
 _SLOW_REDIS_SECONDS = 1.0
@@ -25,21 +31,34 @@ _POSITIVE = (
     "MAX_ANSWER_CHARS",
     "MAX_PAYLOAD_BYTES",
     "MAX_JSON_DEPTH",
+    "MAX_JSON_CONTAINERS",
     "MAX_ARTIFACTS",
     "MAX_ARTIFACT_BYTES",
     "MAX_METADATA_KEYS",
+    "MAX_PAGE_BYTES",
     "MEMORY_TTL_HOURS",
     "MEMORY_MAX_RECENT_MESSAGES",
     "MEMORY_COMPRESSION_THRESHOLD",
     "MEMORY_WINDOW_TURNS",
-    "MEMORY_CHECK_SECONDS",
     "MEMORY_LEASE_SECONDS",
     "CONTEXT_TOKEN_BUDGET",
     "CONTEXT_MAX_TOKEN_BUDGET",
     "CONTEXT_PART_MAX_CHARS",
     "REDIS_TIMEOUT_SECONDS",
+    "TOKEN_TTL_HOURS",
+)
+# Zero means: every time, or no limit.
+_NOT_NEGATIVE = (
+    "DATABASE_PREPARE_THRESHOLD",
+    "DATABASE_STATEMENT_TIMEOUT_SECONDS",
+    "DATABASE_LOCK_TIMEOUT_SECONDS",
+    "DATABASE_CONN_MAX_AGE_SECONDS",
+    "MEMORY_CHECK_SECONDS",
+    "NUM_PROXIES",
+    "PRINCIPAL_CACHE_SECONDS",
     "REDIS_BREAKER_SECONDS",
 )
+_TAKE_IT_OUT = "Take it out of the environment for its default (.env.example)."
 # Each must not be larger than the one after it.
 _ASCENDING = (
     ("MEMORY_MAX_RECENT_MESSAGES", "MEMORY_COMPRESSION_THRESHOLD", "MEMORY_WINDOW_TURNS"),
@@ -49,7 +68,7 @@ _ASCENDING = (
 )
 
 
-@checks.register
+@checks.register(OURS)
 def secret_key(**_: Any) -> list[CheckMessage]:
     """E001 no SECRET_KEY; W001 one that could be guessed."""
     try:
@@ -68,7 +87,7 @@ def secret_key(**_: Any) -> list[CheckMessage]:
     return []
 
 
-@checks.register
+@checks.register(OURS)
 def database_url(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
     """E002 nothing says where the database is: an error for what needs it, else a remark."""
     if os.environ.get("DATABASE_URL"):
@@ -83,20 +102,18 @@ def database_url(databases: Sequence[str] | None = None, **_: Any) -> list[Check
     ]
 
 
-@checks.register
-def positive_numbers(**_: Any) -> Iterator[CheckMessage]:
-    """E003 a limit, time or budget that is zero or less."""
-    for name in _POSITIVE:
+@checks.register(OURS)
+def too_small_numbers(**_: Any) -> Iterator[CheckMessage]:
+    """E003 a limit, time or budget that is too small to mean anything."""
+    for name in (*_POSITIVE, *_NOT_NEGATIVE):
         value = getattr(settings, name)
-        if value <= 0:
-            yield checks.Error(
-                f"{name} is {value}; it must be more than 0.",
-                hint="Take it out of the environment for its default (.env.example).",
-                id="rethread.E003",
-            )
+        must_be = "0 or more" if name in _NOT_NEGATIVE else "more than 0"
+        if value < 0 or (value == 0 and name in _POSITIVE):
+            says = f"{name} is {value}; it must be {must_be}."
+            yield checks.Error(says, hint=_TAKE_IT_OUT, id="rethread.E003")
 
 
-@checks.register
+@checks.register(OURS)
 def ascending_numbers(**_: Any) -> Iterator[CheckMessage]:
     """E004 a number that may not be larger than another is."""
     for names in _ASCENDING:
@@ -110,7 +127,7 @@ def ascending_numbers(**_: Any) -> Iterator[CheckMessage]:
                 )
 
 
-@checks.register
+@checks.register(OURS)
 def jobs(**_: Any) -> Iterator[CheckMessage]:
     """E005 jobs that would run twice at once; E006 nobody to run them."""
     timeout, retry = settings.Q_CLUSTER["timeout"], settings.Q_CLUSTER["retry"]
@@ -122,10 +139,22 @@ def jobs(**_: Any) -> Iterator[CheckMessage]:
             id="rethread.E005",
         )
     if min(timeout, settings.Q_CLUSTER["workers"]) < 1:
-        yield checks.Error("WORKERS and JOB_TIMEOUT_SECONDS must be 1 or more.", id="rethread.E006")
+        says = "WORKERS and JOB_TIMEOUT_SECONDS must be 1 or more."
+        yield checks.Error(says, hint=_TAKE_IT_OUT, id="rethread.E006")
 
 
-@checks.register
+@checks.register(OURS)
+def redis_url(**_: Any) -> list[CheckMessage]:
+    """E009 an address that no client can be made for, where a Redis that is away is no matter."""
+    try:
+        parse_url(settings.REDIS_URL)  # type: ignore[no-untyped-call]
+    except ValueError:
+        way_out = "Write it as redis://:password@host:6379/0, or rediss:// for TLS."
+        return [checks.Error("REDIS_URL can't be read.", hint=way_out, id="rethread.E009")]
+    return []
+
+
+@checks.register(OURS)
 def redis_waits(**_: Any) -> Iterator[CheckMessage]:
     """W002 a Redis that hangs would hold up every request."""
     wait = settings.REDIS_TIMEOUT_SECONDS
@@ -137,7 +166,7 @@ def redis_waits(**_: Any) -> Iterator[CheckMessage]:
         )
 
 
-@checks.register
+@checks.register(OURS)
 def key_prefix(**_: Any) -> Iterator[CheckMessage]:
     """E007 a prefix with a brace takes the thread id's place in choosing the cluster slot."""
     if set("{}") & set(settings.MEMORY_KEY_PREFIX) or not settings.MEMORY_KEY_PREFIX:
@@ -148,7 +177,7 @@ def key_prefix(**_: Any) -> Iterator[CheckMessage]:
         )
 
 
-@checks.register(deploy=True)
+@checks.register(OURS, deploy=True)
 def https(**_: Any) -> Iterator[CheckMessage]:
     """W003 plain HTTP; W004 an origin that HTTPS makes useless."""
     if not settings.HTTPS:
@@ -166,7 +195,7 @@ def https(**_: Any) -> Iterator[CheckMessage]:
         )
 
 
-@checks.register(deploy=True)
+@checks.register(OURS, deploy=True)
 def any_host(**_: Any) -> Iterator[CheckMessage]:
     """W005 the Host header of any caller is believed."""
     if "*" in settings.ALLOWED_HOSTS:

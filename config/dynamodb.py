@@ -8,7 +8,6 @@ this machine, which checks none, are made-up ones used where the environment has
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import threading
 from typing import Any
@@ -19,6 +18,8 @@ import structlog
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from django.conf import settings
+
+from config.addresses import is_loopback
 
 CONNECT_TIMEOUT_SECONDS = 1
 READ_TIMEOUT_SECONDS = 2
@@ -95,14 +96,6 @@ def _make_client() -> Any:
 def _credentials() -> dict[str, Any]:
     if any(os.environ.get(name) for name in _CREDENTIAL_SOURCES):
         return {}
-    if not _is_loopback(settings.DYNAMODB_ENDPOINT_URL):
+    if not is_loopback(urlsplit(settings.DYNAMODB_ENDPOINT_URL).hostname or ""):
         return {}
     return {"aws_access_key_id": "rethread", "aws_secret_access_key": "rethread"}
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -26,6 +26,8 @@ class Environment(environ.Env):  # type: ignore[misc]
 
         Raises `SystemExit` with a sentence when it can't be read.
         """
+        if self.ENVIRON.get(var) == "":
+            return self.scheme[var][1]
         try:
             return super().__call__(var, *args, **kwargs)
         except ValueError as error:

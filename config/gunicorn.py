@@ -16,18 +16,29 @@ class _Worker(Protocol):
     pid: int
 
 
+def _number(name: str, default: int, least: int = 1) -> int:
+    """Return a setting of this file; ends gunicorn with a sentence when it is no number."""
+    text = os.environ.get(name) or str(default)
+    if text.isdecimal() and int(text) >= least:
+        return int(text)
+    raise SystemExit(
+        f"{name} is {text!r}; it must be a whole number, {least} or more. Correct it, or leave it "
+        f"out for its default, {default} (.env.example)."
+    )
+
+
 _host = os.environ.get("HOST") or "127.0.0.1"
-bind = f"{f'[{_host}]' if ':' in _host else _host}:{os.environ.get('PORT') or 8000}"
+bind = f"{f'[{_host}]' if ':' in _host else _host}:{_number('PORT', 8000)}"
 
 # Two workers with four threads answer sixteen writers sooner than two with eight: p95 was 36 to
 # 53 ms on two cores. A socket for each worker spreads the connections evenly over them.
 worker_class = "gthread"
-workers = int(os.environ.get("WEB_WORKERS") or 2)
-threads = int(os.environ.get("WEB_THREADS") or 4)
+workers = _number("WEB_WORKERS", 2)
+threads = _number("WEB_THREADS", 4)
 reuse_port = True
 backlog = 1024
 
-timeout = int(os.environ.get("WEB_TIMEOUT_SECONDS") or 60)
+timeout = _number("WEB_TIMEOUT_SECONDS", 60, least=0)
 graceful_timeout = 10
 keepalive = 75  # above the 60 s for which proxies commonly keep an idle connection
 

@@ -12,7 +12,6 @@ longer than `PATIENCE_SECONDS`: a store that hangs costs one thread, and the pag
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -40,6 +39,7 @@ from prometheus_client.registry import REGISTRY
 
 from config import dynamodb, errors
 from config import redis as our_redis
+from config.addresses import is_loopback
 from config.plain_json import dump_bytes
 
 State = Literal["ok", "degraded", "down"]
@@ -338,13 +338,6 @@ def _may_read_metrics(request: HttpRequest) -> bool:
     if token:
         sent = request.headers.get("Authorization", "")
         return hmac.compare_digest(sent.encode(), f"Bearer {token}".encode())
-    return _is_loopback(request.META.get("REMOTE_ADDR", "")) and not any(
+    return is_loopback(request.META.get("REMOTE_ADDR", "")) and not any(
         header in request.headers for header in ("X-Forwarded-For", "Forwarded", "X-Real-IP")
     )
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,11 +44,10 @@ def read_bounded(stream: Any, limit_bytes: int) -> bytes:
 
 def parse_json(body: bytes) -> Any:
     """Return `body` as plain JSON values; raise `MalformedJSON` or `Invalid`."""
-    containers = body.count(b"{") + body.count(b"[")
-    if containers > settings.MAX_JSON_CONTAINERS:
-        limit = settings.MAX_JSON_CONTAINERS
-        raise Invalid(f"The body may hold {limit} objects and lists (MAX_JSON_CONTAINERS).")
+    limit = settings.MAX_JSON_CONTAINERS
     try:
+        if _holds_more_containers(body, limit):
+            raise Invalid(f"The body may hold {limit} objects and lists (MAX_JSON_CONTAINERS).")
         return to_plain(json.loads(body), settings.MAX_JSON_DEPTH)
     except (TooDeep, RecursionError):
         raise Invalid(
@@ -55,3 +55,19 @@ def parse_json(body: bytes) -> Any:
         ) from None
     except ValueError as error:
         raise MalformedJSON(f"The body can't be read as JSON: {error}.") from None
+
+
+# One that is not closed goes on to the end; possessive, so that nothing is read twice.
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+
+
+def _holds_more_containers(body: bytes, limit: int) -> bool:
+    """Whether there are more objects and lists than `limit`, each of which costs memory.
+
+    Brackets in strings are none; they are told apart only where all brackets together exceed it.
+    """
+    if body.count(b"{") + body.count(b"[") <= limit:
+        return False
+    text = body.decode(json.detect_encoding(body), "surrogatepass")
+    outside = _STRING.sub("", text)
+    return outside.count("{") + outside.count("[") > limit

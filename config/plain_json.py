@@ -12,7 +12,10 @@
 | NUL and lone surrogates in strings | U+FFFD, visible as `�` |
 | tuple, set, frozenset (sorted), mapping | list, list, object with string keys |
 | enum | its value |
-| anything else | `str(value)` |
+| arrays and series (`tolist()`) and numpy's single numbers | list, number |
+| data frames (`to_dict("records")`) | list of objects |
+| what is not equal to itself (pandas' NaT and NA) | null |
+| anything else, and whatever raises when it is asked | `str(value)` |
 """
 
 from __future__ import annotations
@@ -32,7 +35,12 @@ import orjson
 from django.utils.duration import duration_iso_string
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-
+# How the objects of numpy and pandas, and those made like them, say what they hold.
+_CONVERSIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("tolist", ()),
+    ("to_dict", ("records",)),
+    ("item", ()),
+)
 
 # Python refuses to write integers of more than 4,300 digits.
 _MAX_INTEGER_BITS = 13_000
@@ -50,7 +58,7 @@ def clean_text(text: str) -> str:
 def to_plain(value: Any, max_depth: int = 100) -> Any:
     """Return `value` as JSON can hold it, by the table above.
 
-    Raises `TooDeep` when it is nested deeper than `max_depth`.
+    Raises `TooDeep` when it is nested deeper than `max_depth`, or in itself; nothing else.
     """
     kind = type(value)
     if kind is str:
@@ -61,7 +69,12 @@ def to_plain(value: Any, max_depth: int = 100) -> Any:
         return value
     if max_depth <= 0:
         raise TooDeep("nested too deeply")
-    return _nested(value, max_depth)
+    try:
+        return _nested(value, max_depth)
+    except (TooDeep, RecursionError):
+        raise TooDeep("nested too deeply") from None
+    except Exception:  # noqa: BLE001  a turn is not lost for an object that can't be asked
+        return _as_text(value)
 
 
 def _number(value: float) -> Any:
@@ -72,7 +85,7 @@ def _number(value: float) -> Any:
 
 def _nested(value: Any, max_depth: int) -> Any:
     if isinstance(value, Mapping):
-        return {clean_text(_key(k)): to_plain(v, max_depth - 1) for k, v in value.items()}
+        return {_key(k, max_depth): to_plain(v, max_depth - 1) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [to_plain(item, max_depth - 1) for item in value]
     if isinstance(value, set | frozenset):
@@ -80,12 +93,14 @@ def _nested(value: Any, max_depth: int) -> Any:
     return _scalar(value, max_depth)
 
 
-def _key(key: Any) -> str:
-    plain = key if isinstance(key, bool) or key is None else to_plain(key, 1)
+def _key(key: Any, max_depth: int) -> str:
+    plain = to_plain(key, max_depth)
     return plain if isinstance(plain, str) else json.dumps(plain)
 
 
 def _scalar(value: Any, max_depth: int) -> Any:  # noqa: C901  a table in code
+    if _is_missing(value):
+        return None
     if isinstance(value, enum.Enum):
         return to_plain(value.value, max_depth - 1)
     if isinstance(value, dt.datetime):
@@ -106,9 +121,37 @@ def _scalar(value: Any, max_depth: int) -> Any:  # noqa: C901  a table in code
         return to_plain(int(value))
     if isinstance(value, float):
         return to_plain(float(value))
-    if hasattr(value, "item") and callable(value.item):  # numpy's scalars
-        return to_plain(value.item(), max_depth - 1)
-    return clean_text(str(value))
+    return _held_by(value, max_depth)
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether it is of NaN's kind: not equal to itself, or not knowing whether it is."""
+    if hasattr(value, "__len__"):  # an array compares each of its elements
+        return False
+    try:
+        differs = value != value
+        return differs is value or bool(differs)
+    except Exception:  # noqa: BLE001  whatever it is, it is something
+        return False
+
+
+def _held_by(value: Any, max_depth: int) -> Any:
+    """Return what an array, a series or a data frame holds; the text of anything else."""
+    for name, arguments in _CONVERSIONS:
+        convert = getattr(value, name, None)
+        if callable(convert):
+            held = convert(*arguments)
+            # numpy's longdouble gives itself.
+            is_final = type(held) is type(value)
+            return _as_text(value) if is_final else to_plain(held, max_depth - 1)
+    return _as_text(value)
+
+
+def _as_text(value: Any) -> str:
+    try:
+        return clean_text(str(value))
+    except Exception:  # noqa: BLE001  not even that can be asked
+        return f"<{type(value).__name__}>"
 
 
 def _instant(moment: dt.datetime) -> str:

@@ -72,9 +72,13 @@ class Breaker:
 
     def failed(self) -> None:
         """Open, or stay open."""
-        self.last_failure = time.time()
+        self.missed()
         self._open_until = self._clock() + self.seconds
         metrics.REDIS_BREAKER_OPEN.set(1)
+
+    def missed(self) -> None:
+        """Note that an update was not taken, by a server that need not be left alone for it."""
+        self.last_failure = time.time()
 
     def succeeded(self) -> None:
         """Close."""
@@ -97,7 +101,8 @@ breaker = Breaker(settings.REDIS_BREAKER_SECONDS)
 def client() -> Redis:
     """Return the pooled client of this process (bytes in, bytes out)."""
     connection: Redis = get_redis_connection("default")
-    connection.connection_pool.connection_kwargs["redis_connect_func"] = _on_connect
+    if pool := getattr(connection, "connection_pool", None):  # a cluster's client has none
+        pool.connection_kwargs["redis_connect_func"] = _on_connect
     return connection
 
 
@@ -130,13 +135,20 @@ def delete_fresh(*keys: str) -> None:
     """Delete `keys` on a connection of its own, whatever the breaker says.
 
     The last try after an update that may or may not have arrived: a pooled connection could
-    still have it in flight. Raises `RedisUnavailable`.
+    still have it in flight. One DEL a key, since a cluster keeps keys in different places.
+    Raises `RedisUnavailable`, also when the server refuses.
     """
     fresh = _fresh_client()
     try:
-        fresh.delete(*keys)
-    except (redis.RedisError, OSError) as error:
+        with fresh.pipeline(transaction=False) as pipeline:
+            for key in keys:
+                pipeline.delete(key)
+            pipeline.execute()
+    except _DOWN as error:
         breaker.failed()
+        raise RedisUnavailable(str(error)) from error
+    except redis.RedisError as error:  # an answer all the same, but the keys are still there
+        breaker.missed()
         raise RedisUnavailable(str(error)) from error
     finally:
         fresh.close()

@@ -17,11 +17,12 @@ import structlog
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from config.environment import Environment, one_of
 from embedded.running import data_folder, running_environment
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-env = environ.Env(
+env = Environment(
     # The site
     SECRET_KEY=(str, ""),
     DEBUG=(bool, False),
@@ -30,8 +31,8 @@ env = environ.Env(
     HTTPS=(bool, False),
     TRUST_FORWARDED_PROTO=(bool, False),
     NUM_PROXIES=(int, 0),
-    LOG_LEVEL=(str, "INFO"),
-    LOG_FORMAT=(str, "json"),
+    LOG_LEVEL=(one_of("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", read=str.upper), "INFO"),
+    LOG_FORMAT=(one_of("json", "console", read=str.lower), "json"),
     METRICS_TOKEN=(str, ""),
     RETHREAD_DATA_DIR=(str, str(BASE_DIR / ".data")),
     RETHREAD_ENV_FILE=(str, str(BASE_DIR / ".env")),
@@ -80,8 +81,10 @@ env = environ.Env(
     JOB_RETRY_SECONDS=(int, 180),
 )
 
-if Path(env("RETHREAD_ENV_FILE")).is_file():
-    environ.Env.read_env(env("RETHREAD_ENV_FILE"))
+# Empty is no file at all, not the default: what tests run in reads none.
+_ENV_FILE = environ.Env.ENVIRON.get("RETHREAD_ENV_FILE", str(BASE_DIR / ".env"))
+if Path(_ENV_FILE).is_file():
+    environ.Env.read_env(_ENV_FILE)
 DATA_DIR = data_folder(environ.Env.ENVIRON)
 environ.Env.ENVIRON.update(
     {
@@ -194,7 +197,9 @@ SECURE_HSTS_PRELOAD = HTTPS
 SECURE_PROXY_SSL_HEADER = (
     ("HTTP_X_FORWARDED_PROTO", "https") if env("TRUST_FORWARDED_PROTO") else None
 )
-SECURE_REDIRECT_EXEMPT = [r"^health/"]
+# Orchestrators and Prometheus ask the process itself, by plain HTTP and its own address.
+SECURE_REDIRECT_EXEMPT = [r"^health/", r"^metrics$"]
+NUM_PROXIES = env("NUM_PROXIES")
 X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
@@ -209,10 +214,14 @@ CONTENT_SECURITY_POLICY = {
 
 # --- Stores -------------------------------------------------------------------------------
 
+DATABASE_PREPARE_THRESHOLD = env("DATABASE_PREPARE_THRESHOLD")
+DATABASE_STATEMENT_TIMEOUT_SECONDS = env("DATABASE_STATEMENT_TIMEOUT_SECONDS")
+DATABASE_LOCK_TIMEOUT_SECONDS = env("DATABASE_LOCK_TIMEOUT_SECONDS")
+DATABASE_CONN_MAX_AGE_SECONDS = env("DATABASE_CONN_MAX_AGE_SECONDS")
 DATABASES: dict[str, dict[str, Any]] = {
     "default": {
-        **env.db_url_config(env("DATABASE_URL") or "postgres://rethread@localhost:5432/rethread"),
-        "CONN_MAX_AGE": env("DATABASE_CONN_MAX_AGE_SECONDS"),
+        **env.database(env("DATABASE_URL") or "postgres://rethread@localhost:5432/rethread"),
+        "CONN_MAX_AGE": DATABASE_CONN_MAX_AGE_SECONDS,
         "CONN_HEALTH_CHECKS": True,
         "DISABLE_SERVER_SIDE_CURSORS": True,
     }
@@ -222,12 +231,12 @@ DATABASES["default"].setdefault("OPTIONS", {}).update(
     {
         "server_side_binding": True,
         # None behind a PgBouncer older than 1.21, which can't carry prepared statements.
-        "prepare_threshold": env("DATABASE_PREPARE_THRESHOLD") or None,
+        "prepare_threshold": DATABASE_PREPARE_THRESHOLD or None,
         "connect_timeout": 5,
         "application_name": "rethread",
         "options": (
-            f"-c statement_timeout={env('DATABASE_STATEMENT_TIMEOUT_SECONDS') * 1000}"
-            f" -c lock_timeout={env('DATABASE_LOCK_TIMEOUT_SECONDS') * 1000}"
+            f"-c statement_timeout={DATABASE_STATEMENT_TIMEOUT_SECONDS * 1000}"
+            f" -c lock_timeout={DATABASE_LOCK_TIMEOUT_SECONDS * 1000}"
         ),
     }
 )
@@ -257,12 +266,13 @@ AWS_REGION = env("AWS_REGION")
 
 PRINCIPAL_CACHE_SECONDS = min(env("PRINCIPAL_CACHE_SECONDS"), 30)
 PEOPLE_MADE_ON_FIRST_USE = env("PEOPLE_MADE_ON_FIRST_USE")
+TOKEN_TTL_HOURS = env("TOKEN_TTL_HOURS")
 LOGIN_RATE = env("LOGIN_RATE")
 KNOX_TOKEN_MODEL = "rbac.AuthToken"  # noqa: S105
 # Its migrations make a table even where the model is swapped for ours.
 MIGRATION_MODULES = {"knox": None}
 REST_KNOX = {
-    "TOKEN_TTL": timedelta(hours=env("TOKEN_TTL_HOURS")),
+    "TOKEN_TTL": timedelta(hours=TOKEN_TTL_HOURS),
     "TOKEN_MODEL": KNOX_TOKEN_MODEL,
     "AUTO_REFRESH": False,
 }
@@ -328,7 +338,7 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "config.errors.problem_response",
     "UNAUTHENTICATED_USER": None,
-    "NUM_PROXIES": env("NUM_PROXIES"),
+    "NUM_PROXIES": NUM_PROXIES,
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Rethread",
@@ -376,7 +386,11 @@ LOGGING = {
             "foreign_pre_chain": _shared_processors,
             "processors": [
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+                structlog.dev.ConsoleRenderer(
+                    colors=sys.stderr.isatty(),
+                    # The default prints local variables: passwords, tokens, what people said.
+                    exception_formatter=structlog.dev.plain_traceback,
+                ),
             ],
         },
     },

@@ -10,5 +10,5 @@ class RbacConfig(AppConfig):
     verbose_name = "People and keys"
 
     def ready(self) -> None:
-        """Tell drf-spectacular how callers authenticate."""
-        from rbac import schema  # noqa: F401
+        """Register the checks, and tell drf-spectacular how callers authenticate."""
+        from rbac import checks, schema  # noqa: F401

@@ -8,7 +8,7 @@ from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
 
-from rbac import names
+from rbac import login_attempts, names
 from rbac.models import User
 
 
@@ -16,6 +16,7 @@ class TenantBackend(ModelBackend):
     """Takes `tenant` and `user_id`, or a `username`: `"acme/ana"`, `"ana"` in the default tenant.
 
     Agents have tokens and never log in. An unknown person takes as long as a wrong password.
+    What comes with a request is counted (`rbac.login_attempts`), whichever page or call it is.
     """
 
     def authenticate(
@@ -28,10 +29,27 @@ class TenantBackend(ModelBackend):
         user_id: str | None = None,
         **_: Any,
     ) -> User | None:
-        """Return the person whose password it is; None for everybody else."""
+        """Return the person whose password it is; None for everybody else.
+
+        Raises `TooManyAttempts`, which Django's `authenticate` takes for a wrong password.
+        """
         if password is None or (username is None and user_id is None):
             return None
-        user = _found(username) if user_id is None else _named(tenant, user_id)
+        if user_id is None:
+            tenant, user_id = _parts(username or "")
+        if request is None:
+            return self._whose(tenant, user_id, password)
+        # One person has one counter, however their name is typed.
+        address = login_attempts.address_of(request)
+        attempt = (names.normal(tenant), names.normal(user_id), address)
+        login_attempts.begin(*attempt)
+        user = self._whose(tenant, user_id, password)
+        if user is not None:
+            login_attempts.succeeded(*attempt)
+        return user
+
+    def _whose(self, tenant: str, user_id: str, password: str) -> User | None:
+        user: User | None = User.objects.named(tenant, user_id).first()
         if user is None:
             User().set_password(password)  # takes the time of a check
             return None
@@ -43,13 +61,9 @@ class TenantBackend(ModelBackend):
         return super().user_can_authenticate(user) and not getattr(user, "is_agent", False)
 
 
-def _named(tenant: str, user_id: str) -> User | None:
-    found: User | None = User.objects.named(tenant, user_id).first()
-    return found
-
-
-def _found(username: str | None) -> User | None:
+def _parts(username: str) -> tuple[str, str]:
+    """Return tenant and user id; of what can be no name, a pair that is nobody's."""
     try:
-        return _named(*names.split(username or ""))
+        return names.split(username)
     except names.BadName:
-        return None
+        return "", username

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.core.exceptions import PermissionDenied
 from rest_framework.exceptions import AuthenticationFailed
 
 from config.errors import Problem
@@ -67,8 +68,12 @@ class RoleIsFixed(Problem):
     title = "An agent stays an agent, a person a person"
 
 
-class TooManyAttempts(Problem):
-    """Too many failed log-ins of one person, or from one address."""
+class TooManyAttempts(Problem, PermissionDenied):
+    """Too many failed log-ins of one person, or from one address.
+
+    Django's `authenticate` takes `PermissionDenied` of a backend for a log-in that failed, so
+    that the form of /admin says what it says of a wrong password.
+    """
 
     status = 429
     code = "too_many_attempts"

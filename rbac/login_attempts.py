@@ -2,7 +2,8 @@
 
 An attempt is counted before the password is looked at, and taken back when it was right, so
 that a burst of guesses in parallel can't all pass. `LOGIN_RATE` (`"10/min"`) is for one person;
-an address, behind which many people may sit, gets ten times that.
+an address, behind which many people may sit, gets ten times that. `rbac.backends` asks here for
+every log-in of a request, on the pages as in the API.
 """
 
 from __future__ import annotations
@@ -10,17 +11,23 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import ipaddress
+import re
 import threading
 import time
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
+from django.http import HttpRequest
 from redis.exceptions import RedisError
+from rest_framework.request import Request
+from rest_framework.settings import api_settings
+from rest_framework.throttling import BaseThrottle
 
 from config import redis as redis_gate
 from rbac.exceptions import TooManyAttempts
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_RATE = re.compile(r"(\d+) */ *(s|sec|second|m|min|minute|h|hour|d|day)", re.ASCII)
 _ADDRESS_FACTOR = 10
 _KEPT_HERE = 10_000
 
@@ -29,9 +36,23 @@ _here: dict[str, tuple[float, int]] = {}
 
 
 def rate(text: str) -> tuple[int, int]:
-    """Return number and seconds of `"10/min"`, `"100/hour"`."""
-    number, period = text.split("/")
-    return int(number), _SECONDS[period.strip()[0].lower()]
+    """Return number and seconds of `"10/min"`, `"100/hour"`; raises `ValueError`."""
+    found = _RATE.fullmatch(text.strip().lower())
+    if not found or not int(found[1]):
+        raise ValueError(f"{text!r} is no rate")
+    return int(found[1]), _SECONDS[found[2][0]]
+
+
+def address_of(request: HttpRequest) -> str:
+    """Return the address that an attempt comes from.
+
+    X-Forwarded-For is anybody's to write: it counts only where `NUM_PROXIES` says how many
+    proxies of ours have added to it.
+    """
+    if api_settings.NUM_PROXIES is None:
+        return str(request.META.get("REMOTE_ADDR", ""))
+    # It reads nothing but META, which Django's own request has as well.
+    return str(BaseThrottle().get_ident(cast(Request, request)))
 
 
 def begin(tenant: str, user_id: str, address: str) -> None:
@@ -47,13 +68,17 @@ def begin(tenant: str, user_id: str, address: str) -> None:
 
 
 def succeeded(tenant: str, user_id: str, address: str) -> None:
-    """Forget what this person got wrong, and that this address tried."""
+    """Forget what this person got wrong, and that this address tried.
+
+    In both places, since Redis may have come or gone since the attempt was counted; nothing falls
+    below zero.
+    """
     person, place = _keys(tenant, user_id, address)
 
     def take_back(client: Any) -> None:
         with client.pipeline(transaction=False) as pipeline:
             pipeline.delete(person)
-            # A counter that has run out meanwhile stays away: EXPIRE of nothing does nothing.
+            # A counter that has run out meanwhile stays away.
             pipeline.eval(_TAKE_BACK, 1, place)
             pipeline.execute()
 
@@ -61,9 +86,14 @@ def succeeded(tenant: str, user_id: str, address: str) -> None:
         redis_gate.attempt(take_back)
     with _lock:
         _here.pop(person, None)
+        ends, number = _here.get(place, (0.0, 0))
+        if number:
+            _here[place] = (ends, number - 1)
 
 
-_TAKE_BACK = "if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('DECR', KEYS[1]) end"
+_TAKE_BACK = """
+if tonumber(redis.call('GET', KEYS[1]) or 0) > 0 then redis.call('DECR', KEYS[1]) end
+"""
 
 
 def _keys(tenant: str, user_id: str, address: str) -> tuple[str, str]:

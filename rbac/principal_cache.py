@@ -169,15 +169,26 @@ def _fill(digest: str, field: str, value: bytes, loading: Loading) -> None:
 def drop(digests: Iterable[str]) -> None:
     """Replace the hashes of these tokens by markers; call it after the commit.
 
-    One pipeline. When Redis can't be used, one DEL on a fresh connection is tried, then a log
-    line is all: the copies die of age, within `PRINCIPAL_CACHE_SECONDS`.
+    Pipelines. When Redis can't be used, DELs on a fresh connection are tried, once; when they
+    fail, a log line is all: the copies die of age, within `PRINCIPAL_CACHE_SECONDS`.
     """
     keys = [key(digest) for digest in digests]
-    for start in range(0, len(keys), _DROP_AT_ONCE):
-        _drop(keys[start : start + _DROP_AT_ONCE])
+    try:
+        for start in range(0, len(keys), _DROP_AT_ONCE):
+            _drop(keys[start : start + _DROP_AT_ONCE])
+    except redis_gate.RedisUnavailable as error:
+        # The next ones would only wait as long again, with somebody's request waiting for them.
+        log.warning(
+            "principals_not_dropped",
+            tokens=len(keys),
+            stale_for_seconds=settings.PRINCIPAL_CACHE_SECONDS,
+            error=str(error),
+        )
 
 
 def _drop(keys: list[str]) -> None:
+    """Mark these, or delete them on a fresh connection; raises `RedisUnavailable`."""
+
     def mark(client: Any) -> None:
         with client.pipeline(transaction=False) as pipeline:
             for name in keys:
@@ -186,17 +197,5 @@ def _drop(keys: list[str]) -> None:
 
     try:
         redis_gate.attempt(mark)
-    except (redis_gate.RedisUnavailable, RedisError) as error:
-        _drop_fresh(keys, error)
-
-
-def _drop_fresh(keys: list[str], first: Exception) -> None:
-    try:
+    except (redis_gate.RedisUnavailable, RedisError):
         redis_gate.delete_fresh(*keys)
-    except redis_gate.RedisUnavailable:
-        log.warning(
-            "principals_not_dropped",
-            tokens=len(keys),
-            stale_for_seconds=settings.PRINCIPAL_CACHE_SECONDS,
-            error=str(first),
-        )

@@ -13,6 +13,7 @@ from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Info
 
 from config import checks
+from config.settings import env
 
 Q = django_settings.Q_CLUSTER
 
@@ -29,9 +30,10 @@ def all_checks() -> list[str]:
         for check in (
             checks.secret_key,
             checks.database_url,
-            checks.positive_numbers,
+            checks.too_small_numbers,
             checks.ascending_numbers,
             checks.jobs,
+            checks.redis_url,
             checks.redis_waits,
             checks.key_prefix,
         )
@@ -80,9 +82,36 @@ def test_no_database_is_an_error_where_one_is_needed(monkeypatch: pytest.MonkeyP
 def test_a_limit_below_one(settings: Any, name: str, value: int) -> None:
     setattr(settings, name, value)
 
-    [message] = checks.positive_numbers()
-    assert message.id == "rethread.E003"
-    assert message.msg.startswith(f"{name} is {value}")
+    [message] = checks.too_small_numbers()
+    assert (message.id, message.msg) == (
+        "rethread.E003",
+        f"{name} is {value}; it must be more than 0.",
+    )
+
+
+@pytest.mark.parametrize("name", checks._NOT_NEGATIVE)
+def test_a_number_below_zero(settings: Any, name: str) -> None:
+    setattr(settings, name, -1)
+
+    [message] = checks.too_small_numbers()
+    assert (message.id, message.msg) == (
+        "rethread.E003",
+        f"{name} is -1; it must be 0 or more.",
+    )
+
+
+@pytest.mark.parametrize("name", checks._NOT_NEGATIVE)
+def test_zero_where_it_means_something(settings: Any, name: str) -> None:
+    setattr(settings, name, 0)
+
+    assert ids(checks.too_small_numbers()) == []
+
+
+def test_every_number_among_the_settings_is_checked() -> None:
+    numbers = {name for name, (kind, _) in env.scheme.items() if kind in {int, float}}
+    of_jobs = {"WORKERS", "JOB_TIMEOUT_SECONDS", "JOB_RETRY_SECONDS"}
+
+    assert numbers == {*checks._POSITIVE, *checks._NOT_NEGATIVE} | of_jobs
 
 
 @pytest.mark.parametrize(
@@ -123,6 +152,13 @@ def test_nobody_to_run_jobs(settings: Any) -> None:
     settings.Q_CLUSTER = {**Q, "workers": 0}
 
     assert ids(checks.jobs()) == ["rethread.E006"]
+
+
+@pytest.mark.parametrize("url", ["localhost:6379", "http://localhost", "redis://localhost:port"])
+def test_an_address_that_is_none_of_redis(settings: Any, url: str) -> None:
+    settings.REDIS_URL = url
+
+    assert ids(checks.redis_url()) == ["rethread.E009"]
 
 
 def test_a_long_wait_for_redis(settings: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -67,6 +68,55 @@ def test_a_byte_order_mark_is_no_fault() -> None:
 def test_deep_nesting_is_refused_by_number(depth: int) -> None:
     with pytest.raises(Invalid, match="MAX_JSON_DEPTH"):
         parse_json(b"[" * depth + b"]" * depth)
+
+
+def verdict(body: bytes) -> str:
+    try:
+        parse_json(body)
+    except Invalid as error:
+        return error.detail.partition("(")[2].rstrip(").")
+    except MalformedJSON:
+        return "malformed"
+    return "taken"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ('[{"a": [1]}]', "taken"),
+        ('[{"a": [[1]]}]', "MAX_JSON_CONTAINERS"),
+        ('["[[[[{{{{"]', "taken"),
+        (r'["\"[[[[", {"[[[[": "\\"}]', "taken"),
+        (r'["\\", [[["]"]]]]', "MAX_JSON_CONTAINERS"),
+        (r'["a\"", [[[', "MAX_JSON_CONTAINERS"),
+        ("[[[[", "MAX_JSON_CONTAINERS"),
+        ('"[[[[', "malformed"),
+    ],
+)
+def test_objects_and_lists_are_counted_but_no_brackets_in_strings(
+    settings: Any, body: str, expected: str
+) -> None:
+    settings.MAX_JSON_CONTAINERS = 3
+
+    assert verdict(body.encode()) == expected
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32-be"])
+def test_they_are_counted_in_every_encoding_of_json(settings: Any, encoding: str) -> None:
+    settings.MAX_JSON_CONTAINERS = 3
+
+    assert verdict(r'["\"", [[[1]]]]'.encode(encoding)) == "MAX_JSON_CONTAINERS"
+    assert verdict(r'["\"", "[[[1]]]"]'.encode(encoding)) == "taken"
+
+
+@pytest.mark.parametrize("body", [b'"' + b'\\"' * 2_000_000, b'\\"' * 2_000_000, b'"[' * 1_500_000])
+def test_no_string_takes_long_to_be_told_apart(settings: Any, body: bytes) -> None:
+    """A pattern that tries again from each quote would take hours."""
+    settings.MAX_JSON_CONTAINERS = 3
+    started = time.process_time()
+
+    assert verdict(b"[[[[" + body) != "taken"
+    assert time.process_time() - started < 5
 
 
 def test_nesting_up_to_the_limit_is_taken() -> None:

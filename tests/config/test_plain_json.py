@@ -35,10 +35,124 @@ class Name(str):
 
 
 class Scalar:
-    """What a number of numpy looks like from outside."""
+    """A number that only says `item`."""
 
     def item(self) -> float:
         return 1.5
+
+
+class Array:
+    """What an array of numpy or a series of pandas looks like from outside."""
+
+    def __init__(self, *held: Any) -> None:
+        self.held = held
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def __ne__(self, other: object) -> Any:
+        return Array(*(each != each for each in self.held))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        if len(self.held) > 1:
+            raise ValueError("The truth value of an array with more than one element is ambiguous")
+        return bool(self.held[0])
+
+    def item(self) -> Any:
+        if len(self.held) > 1:
+            raise ValueError("can only convert an array of size 1 to a Python scalar")
+        return self.held[0]
+
+    def tolist(self) -> list[Any]:
+        return list(self.held)
+
+
+class Number:
+    """A number of numpy: `tolist` gives what is no list."""
+
+    def tolist(self) -> int:
+        return 7
+
+
+class LongDouble:
+    """A number that has no form but its own."""
+
+    def tolist(self) -> LongDouble:
+        return LongDouble()
+
+    def __str__(self) -> str:
+        return "1.5"
+
+
+class Frame:
+    """A data frame of pandas."""
+
+    def __init__(self, *rows: dict[Any, Any]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_dict(self, orient: str = "dict") -> Any:
+        return list(self.rows) if orient == "records" else {"not": "this"}
+
+
+class NotATime(dt.datetime):
+    """pandas.NaT: a datetime that is equal to nothing."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __ne__(self, other: object) -> bool:
+        return True
+
+    __hash__ = dt.datetime.__hash__
+
+
+class NotAvailable:
+    """pandas.NA: whether it is equal to itself is not available either."""
+
+    def __ne__(self, other: object) -> Any:
+        return self
+
+    def __bool__(self) -> bool:
+        raise TypeError("boolean value of NA is ambiguous")
+
+    __hash__ = object.__hash__
+
+
+class Sulky:
+    """Raises whatever it is asked."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    def __ne__(self, other: object) -> Any:
+        raise RuntimeError("!=")
+
+    __hash__ = object.__hash__
+
+    def __str__(self) -> str:
+        raise RuntimeError("str")
+
+
+class Closed:
+    """Holds something, and does not give it away."""
+
+    def tolist(self) -> Any:
+        raise RuntimeError("closed")
+
+    def __str__(self) -> str:
+        return "closed\x00"
+
+
+class Broken(dict[str, Any]):
+    """A mapping that breaks while it is read."""
+
+    def items(self) -> Any:
+        raise RuntimeError("broken")
 
 
 TABLE = [
@@ -74,6 +188,23 @@ TABLE = [
     (Level.LOW, 1),
     (Name("a\x00"), "a\ufffd"),
     (Scalar(), 1.5),
+    (Array(1, float("nan"), dt.date(2026, 11, 30)), [1, None, "2026-11-30"]),
+    (Array(float("nan")), [None]),
+    (Array(Array(1, 2), Array(3)), [[1, 2], [3]]),
+    (Array(), []),
+    (Number(), 7),
+    (LongDouble(), "1.5"),
+    (Frame({"day": NotATime(2026, 1, 1), "n": NotAvailable()}), [{"day": None, "n": None}]),
+    ({"rows": Frame({("a", ("b", 1)): Array(1)})}, {"rows": [{'["a", ["b", 1]]': [1]}]}),
+    (NotATime(2026, 1, 1), None),
+    (NotAvailable(), None),
+    (Decimal("sNaN"), None),
+    (complex("nan"), None),
+    (Array, str(Array)),
+    ([Sulky(), 1], ["<Sulky>", 1]),
+    ([Closed(), 1], ["closed\ufffd", 1]),
+    ([Broken(a=1), 2], ["{'a': 1}", 2]),
+    ({"a": {Sulky()}}, {"a": ["<Sulky>"]}),
     (Fraction(1, 3), "1/3"),
     (True, True),
     (2**80, 2**80),
@@ -103,6 +234,23 @@ def test_a_value_that_holds_itself_is_refused() -> None:
 
     with pytest.raises(TooDeep):
         to_plain(value)
+
+
+def test_an_array_that_holds_itself_is_refused() -> None:
+    value = Array()
+    value.held = (1, value)
+
+    with pytest.raises(TooDeep):
+        to_plain(value)
+
+
+def test_one_that_gives_ever_new_ones_is_refused() -> None:
+    class Endless(Array):
+        def tolist(self) -> Any:
+            return [type("Endless", (Endless,), {})()]
+
+    with pytest.raises(TooDeep):
+        to_plain(Endless(), max_depth=10_000)
 
 
 def test_equal_values_give_equal_bytes() -> None:

@@ -101,6 +101,21 @@ def test_it_stays_open_when_the_trial_fails(breaker: Breaker, clock: Clock) -> N
     assert not admits(breaker)
 
 
+def test_with_zero_seconds_it_never_refuses(clock: Clock) -> None:
+    breaker = Breaker(0.0, clock)
+    breaker.failed()
+
+    assert [admits(breaker) for _ in range(3)] == [True] * 3
+
+
+def test_an_update_that_was_refused_is_remembered_without_refusing(breaker: Breaker) -> None:
+    before = time.time()
+    breaker.missed()
+
+    assert before <= breaker.last_failure <= time.time()
+    assert admits(breaker)
+
+
 def test_it_remembers_when_an_update_may_have_been_missed(breaker: Breaker) -> None:
     before = time.time()
     breaker.failed()
@@ -196,8 +211,32 @@ def test_a_fresh_deletion_ignores_the_breaker(own_valkey: Valkey) -> None:
     assert gate.client().get("key") is None
 
 
+def test_many_keys_are_deleted_one_by_one_as_a_cluster_wants_it(own_valkey: Valkey) -> None:
+    names = [f"key{number}" for number in range(500)]
+    gate.attempt(lambda client: client.mset(dict.fromkeys(names, "value")))
+
+    gate.delete_fresh(*names)
+
+    assert gate.client().dbsize() == 0
+    assert gate.client().info("commandstats")["cmdstat_del"]["calls"] == 500
+
+
+def test_a_deletion_that_is_refused_is_missed_but_the_server_is_not_away(
+    own_valkey: Valkey,
+) -> None:
+    gate.attempt(lambda client: client.execute_command("ACL", "SETUSER", "default", "-del"))
+    before = time.time()
+
+    with pytest.raises(RedisUnavailable, match="permissions"):
+        gate.delete_fresh("a", "b")
+
+    assert not gate.breaker.is_open
+    assert gate.breaker.last_failure >= before
+
+
 def test_a_fresh_deletion_does_not_wait_for_a_frozen_server(own_valkey: Valkey) -> None:
     own_valkey.pause()
 
-    assert seconds_of(lambda: gate.delete_fresh("key")) < BOUND_SECONDS
+    names = [f"key{number}" for number in range(500)]
+    assert seconds_of(lambda: gate.delete_fresh(*names)) < 0.5
     assert gate.breaker.is_open

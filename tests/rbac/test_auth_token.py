@@ -116,6 +116,12 @@ def test_a_forged_forwarded_address_does_not_make_somebody_new(ana: User, settin
     assert [answer.status_code for answer in answers] == [401] * 10 + [429]
 
 
+def test_an_attempt_counts_once(ana: User, settings: Any) -> None:
+    settings.LOGIN_RATE = "4/min"
+    answers = [log_in(tenant="acme", user_id="ana", password="wrong").status_code for _ in range(5)]
+    assert answers == [401] * 4 + [429]
+
+
 def test_right_passwords_are_never_counted(ana: User, settings: Any) -> None:
     settings.LOGIN_RATE = "1/min"
     for _ in range(12):

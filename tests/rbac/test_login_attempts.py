@@ -5,17 +5,38 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.core.checks import Error
 
-from rbac import login_attempts
+from rbac import checks, login_attempts
 from rbac.exceptions import TooManyAttempts
 from tests.rbac.conftest import in_parallel
 
 
 @pytest.mark.parametrize(
-    ("text", "meaning"), [("10/min", (10, 60)), ("3/s", (3, 1)), ("100/hour", (100, 3600))]
+    ("text", "meaning"),
+    [
+        ("10/min", (10, 60)),
+        ("3/s", (3, 1)),
+        ("100/hour", (100, 3600)),
+        ("5/d", (5, 86400)),
+        (" 7 / Minute ", (7, 60)),
+    ],
 )
-def test_a_rate_is_read(text: str, meaning: tuple[int, int]) -> None:
+def test_a_rate_is_read(settings: Any, text: str, meaning: tuple[int, int]) -> None:
+    settings.LOGIN_RATE = text
     assert login_attempts.rate(text) == meaning
+    assert checks.login_rate() == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "10", "ten/min", "10/", "/min", "10/month", "10/min/s", "0/min", "-1/min", "1.5/s"]
+)
+def test_what_is_no_rate_is_refused_before_anybody_logs_in(settings: Any, text: str) -> None:
+    settings.LOGIN_RATE = text
+    [refusal] = checks.login_rate()
+    assert (type(refusal), refusal.id) == (Error, "rethread.E008")
+    assert repr(text) in refusal.msg
+    assert "10/min" in str(refusal.hint)
 
 
 def attempts(count: int, user_id: str = "ana", address: str = "192.0.2.1") -> int:
@@ -51,6 +72,23 @@ def test_a_right_password_forgets_what_was_wrong() -> None:
     attempts(9)
     login_attempts.succeeded("acme", "ana", "192.0.2.1")
     assert attempts(15) == 10
+
+
+@pytest.mark.usefixtures("_both_stores")
+def test_right_passwords_do_not_lock_an_office_behind_one_address() -> None:
+    for number in range(300):
+        assert attempts(1, user_id=f"u{number}") == 1
+        login_attempts.succeeded("acme", f"u{number}", "192.0.2.1")
+    assert sum(attempts(1, user_id=f"v{number}") for number in range(150)) == 100
+
+
+@pytest.mark.usefixtures("_both_stores")
+def test_right_passwords_that_were_never_counted_give_nothing_away() -> None:
+    """As when Redis comes back between an attempt and its taking back."""
+    attempts(1)
+    for _ in range(50):
+        login_attempts.succeeded("acme", "ana", "192.0.2.1")
+    assert sum(attempts(1, user_id=f"u{number}") for number in range(150)) == 100
 
 
 def test_neighbours_in_ipv6_are_one_address() -> None:
