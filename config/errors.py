@@ -9,13 +9,14 @@ everything that Django REST framework or Django raises, into an answer:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 import structlog
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
-from django.db import OperationalError
-from django.http import Http404, HttpRequest, HttpResponse
+from django.db import DataError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from pydantic import BaseModel, ValidationError
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
@@ -77,6 +78,14 @@ class BodyTooLarge(Problem):
     title = "The body is too large"
 
 
+class SilentClient(Problem):
+    """The client stopped in the middle of its request."""
+
+    status = 408
+    code = "request_timeout"
+    title = "The request did not arrive whole"
+
+
 class NotFound(Problem):
     """Absent, deleted or somebody else's: the three are never told apart."""
 
@@ -129,18 +138,25 @@ def as_problem(error: Exception) -> Problem | None:
         return error
     if isinstance(error, drf.APIException):
         return _from_drf(error)
-    if isinstance(error, RequestDataTooBig):
-        return BodyTooLarge("The body is larger than this site accepts.")
-    if isinstance(error, Http404):
-        return NotFound()
-    if isinstance(error, PermissionDenied):
-        return _from_drf(drf.PermissionDenied())
-    if isinstance(error, SuspiciousOperation):
-        return Problem("The request is not one that this site accepts.")
     if isinstance(error, OperationalError):
         structlog.get_logger(__name__).error("database_unavailable", error=str(error))
-        return Unavailable("The database does not answer in time.", headers={"Retry-After": "1"})
-    return None
+    return next((make() for kind, make in _TRANSLATIONS if isinstance(error, kind)), None)
+
+
+# In this order: Django's RequestDataTooBig is a SuspiciousOperation as well.
+_TRANSLATIONS: tuple[tuple[type[Exception], Callable[[], Problem]], ...] = (
+    (RequestDataTooBig, lambda: BodyTooLarge("The body is larger than this site accepts.")),
+    (UnreadablePostError, lambda: SilentClient("The rest of the body did not come in time.")),
+    (Http404, NotFound),
+    (PermissionDenied, lambda: _from_drf(drf.PermissionDenied())),
+    (SuspiciousOperation, lambda: Problem("The request is not one that this site accepts.")),
+    # A NUL, or a number past what its column can hold.
+    (DataError, lambda: Problem("A value in the address or form is none that can be looked for.")),
+    (
+        OperationalError,
+        lambda: Unavailable("The database does not answer in time.", headers={"Retry-After": "1"}),
+    ),
+)
 
 
 def _from_drf(error: drf.APIException) -> Problem:
@@ -148,7 +164,7 @@ def _from_drf(error: drf.APIException) -> Problem:
     problem = Problem(str(error.detail) if isinstance(error.detail, str) else "")
     problem.status = error.status_code
     problem.code = codes if isinstance(codes, str) else "invalid"
-    problem.title = str(error.default_detail)
+    problem.title = HTTPStatus(error.status_code).phrase
     wait = getattr(error, "wait", None)
     if wait:
         problem.headers["Retry-After"] = str(int(wait) + 1)

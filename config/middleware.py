@@ -12,14 +12,20 @@ import re
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
 
 import structlog
+from django.conf import settings
+from django.db import DataError
 from django.http import HttpRequest, HttpResponseBase
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
-from config.errors import Problem, plain_problem
+from config.errors import Problem, bad_request, plain_problem
 
 _ACCEPTABLE = re.compile(r"[A-Za-z0-9._-]{1,128}")
+
+_DRAINED_AT_ONCE_BYTES = 64 * 1024
 
 _log = structlog.get_logger("rethread.request")
 
@@ -62,17 +68,43 @@ class RequestIDMiddleware:
         return response
 
 
-class SizedBodyMiddleware:
-    """Refuses a body that is sent in chunks: Django would silently read it as empty."""
+class HonestRequestMiddleware:
+    """Refuses what Django would misread, and reads to its end what it refuses.
+
+    A body in chunks would silently be taken for an empty one: 411. `/api/v1/me/` is `/api/v1/me`.
+    What is left of a body after a refusal is read and thrown away, up to twice `MAX_BODY_BYTES`:
+    a client that is still sending would see a broken pipe instead of the problem. A value that
+    PostgreSQL can't look for (a NUL in a page's filter) is a 400, on pages as in the API.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer 411 where the length of a body is not said."""
+        """Answer, or refuse."""
         if "HTTP_TRANSFER_ENCODING" in request.META and not request.META.get("CONTENT_LENGTH"):
             return plain_problem(LengthRequired("Send Content-Length, not chunks."))
-        return self.get_response(request)
+        if request.path_info.startswith("/api/v1/") and request.path_info.endswith("/"):
+            request.path_info = request.path_info.rstrip("/")
+        response = self.get_response(request)
+        if response.status_code >= HTTPStatus.BAD_REQUEST and request.META.get("CONTENT_LENGTH"):
+            drain(request, 2 * settings.MAX_BODY_BYTES)
+        return response
+
+    def process_exception(
+        self, request: HttpRequest, exception: Exception
+    ) -> HttpResponseBase | None:
+        """Answer what a page's view raises for a value of the caller's."""
+        if isinstance(exception, DataError):
+            return bad_request(request, exception)
+        return None
+
+
+def drain(request: HttpRequest, limit_bytes: int) -> None:
+    """Read and throw away what is left of the body."""
+    with suppress(OSError):
+        while limit_bytes > 0 and (part := request.read(_DRAINED_AT_ONCE_BYTES)):
+            limit_bytes -= len(part)
 
 
 def acceptable_id(sent: str | None) -> str:

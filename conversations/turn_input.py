@@ -5,6 +5,7 @@ Lengths are checked against the settings, each refusal naming its number.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
@@ -21,7 +22,7 @@ from pydantic import (
 )
 
 from config.errors import Invalid
-from config.plain_json import dump_bytes
+from config.plain_json import dump_bytes, to_plain
 from conversations.artifact_derivation import derive_artifacts
 from conversations.artifacts import (
     Artifact,
@@ -46,6 +47,10 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
+# pydantic would take "1700000000" for a time, too.
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}[T ]")
+
+
 def _few_keys(metadata: dict[str, str]) -> dict[str, str]:
     limit = settings.MAX_METADATA_KEYS
     if len(metadata) > limit:
@@ -54,7 +59,7 @@ def _few_keys(metadata: dict[str, str]) -> dict[str, str]:
 
 
 def _as_text(value: Any) -> Any:
-    if not isinstance(value, str | datetime):
+    if not isinstance(value, datetime) and not (isinstance(value, str) and _DATE.match(value)):
         raise ValueError("must be an ISO 8601 time with an offset")
     return value
 
@@ -152,7 +157,11 @@ def within(field: str, size: int, setting: str, unit: str) -> None:
 
 
 def _derived(payload: Any, limits: ArtifactLimits) -> list[dict[str, Any]]:
-    return derive_artifacts(payload, limits) if isinstance(payload, dict) else []
+    if not isinstance(payload, dict):
+        return []
+    # A spec that is sent as JSON text can hold, once read, what no store can.
+    derived: list[dict[str, Any]] = to_plain(derive_artifacts(payload, limits))
+    return derived
 
 
 _SETTING_OF = {

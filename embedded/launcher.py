@@ -1,19 +1,21 @@
 """Starts the whole product in order, and looks after it."""
 
+import hashlib
+import os
 import shutil
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from embedded.children import Surroundings, run_to_end
 from embedded.exceptions import CannotStart
 from embedded.logs import LogFile
-from embedded.ports import is_free
+from embedded.ports import refuse_unless_free
 from embedded.private import make_private_folder, secret_in
-from embedded.programs import Program, Revivable, Watch
+from embedded.programs import Errand, Program, Revivable, Watch
 from embedded.running import REPOSITORY, announce, withdraw
 from embedded.services import DynamoDB, Postgres
 from embedded.settings import Settings
@@ -22,11 +24,15 @@ from embedded.waiting import wait_until
 from embedded.welcome import PERSON, TENANT, welcome
 
 _COMMAND_SECONDS = 600
+# How long a release waits for one that runs elsewhere; its own work comes on top.
+_WAIT_FOR_OTHER_SECONDS = 600
+_RELEASE_SECONDS = _WAIT_FOR_OTHER_SECONDS + 1800
 _FIRST_ANSWER_SECONDS = 60
 _STOP_SECONDS = 12
 _LOOK_EVERY_SECONDS = 0.2
 _WEB = ("-m", "gunicorn", "-c", "config/gunicorn.py", "config.wsgi")
 _WORKER = ("manage.py", "qcluster")
+_RELEASE = ("release", "--wait", str(_WAIT_FOR_OTHER_SECONDS))
 
 
 def say(text: str) -> None:
@@ -52,11 +58,12 @@ class Launcher:
             CannotStart: something does not start; the text quotes its log.
 
         """
-        self._refuse_a_taken_port()
+        refuse_unless_free(self._settings.host, self._settings.port)
         say(f"Starting on data in {self._data_dir} ...")
         self._open_to_commands(exits, exits.enter_context(self._stack))
         self._collect_static()
-        self._manage("release")
+        self._manage(*_RELEASE, seconds=_RELEASE_SECONDS)
+        self._release = self._errand(*_RELEASE, seconds=_RELEASE_SECONDS)
         worker = self._program("worker", _WORKER)
         web = self._program("web", _WEB)
         exits.push(worker)
@@ -66,6 +73,7 @@ class Launcher:
         password = self._make_demo_person()
         watched: list[Revivable] = [*self._stack.services, worker, web]
         self._watches = [Watch(each, say) for each in watched]
+        exits.callback(self._release.end)
         say(welcome(self._settings.address, password, self._data_dir / "log"))
 
     def look_after(self) -> None:
@@ -74,20 +82,10 @@ class Launcher:
             time.sleep(_LOOK_EVERY_SECONDS)
             for watch in self._watches:
                 self._look(watch)
+            if failure := self._release.look():
+                say(str(self._failure(failure, self._logs["release"])))
             for log in self._logs.values():
                 log.bound()
-
-    def _refuse_a_taken_port(self) -> None:
-        host, port = self._settings.host, self._settings.port
-        try:
-            free = is_free(host, port)
-        except OSError as error:
-            raise CannotStart(f"This machine has no address {host}: change HOST.") from error
-        if not free:
-            raise CannotStart(
-                f"Port {port} on {host} is taken: stop what listens there, "
-                f"or choose another port, for example `PORT={port + 1} make up`."
-            )
 
     def _open_to_commands(self, exits: ExitStack, servers: dict[str, str]) -> None:
         """Complete the environment, and publish what commands beside this need of it."""
@@ -98,10 +96,10 @@ class Launcher:
             "HOST": self._settings.host,
             "PORT": str(self._settings.port),
         }
-        metrics = self._data_dir / "metrics"
-        shutil.rmtree(metrics, ignore_errors=True)
+        metrics = metrics_folder(self._data_dir)
+        exits.callback(shutil.rmtree, metrics, ignore_errors=True)
         self._environment |= published | {
-            "PROMETHEUS_MULTIPROC_DIR": str(make_private_folder(metrics)),
+            "PROMETHEUS_MULTIPROC_DIR": str(metrics),
             "PYTHONUNBUFFERED": "1",
             "RETHREAD_DATA_DIR": str(self._data_dir),
         }
@@ -124,11 +122,22 @@ class Launcher:
                 made.touch()
         return password
 
-    def _manage(self, command: str, *options: str, text: str = "") -> None:
+    def _manage(
+        self, command: str, *options: str, text: str = "", seconds: float = _COMMAND_SECONDS
+    ) -> None:
         around = self._surroundings(command)
         arguments = [sys.executable, "manage.py", command, *options]
-        if run_to_end(arguments, around, seconds=_COMMAND_SECONDS, text=text) != 0:
-            raise self._failure(f"`manage.py {command}` failed", self._logs[command])
+        try:
+            failure = run_to_end(arguments, around, seconds=seconds, text=text) and "failed"
+        except TimeoutError:
+            failure = f"took longer than {seconds:g} s and was ended"
+        if failure:
+            raise self._failure(f"`manage.py {command}` {failure}", self._logs[command])
+
+    def _errand(self, command: str, *options: str, seconds: float) -> Errand:
+        arguments = [sys.executable, "manage.py", command, *options]
+        around = self._surroundings(command)
+        return Errand(f"`manage.py {command}`", arguments, around, seconds=seconds)
 
     def _program(self, name: str, arguments: Sequence[str]) -> Program:
         command = [sys.executable, *arguments]
@@ -160,13 +169,27 @@ class Launcher:
     def _look(self, watch: Watch) -> None:
         try:
             if watch.look() and isinstance(watch.watched, DynamoDB):
-                # It has lost what it took since its start: make its tables and fill them again.
-                self._manage("release")
+                # It has lost what it took since its start: make its tables and fill them again,
+                # on the side, since a release may wait for another and the rest needs looking at.
+                self._release.begin()
         except CannotStart as error:
             say(str(error))
 
     def _failure(self, what: str, log: LogFile) -> CannotStart:
         return CannotStart(f"{what}. Look into {log.path}. Its last words:\n{log.last_lines(20)}")
+
+
+def metrics_folder(data_dir: Path, memory: Path = Path("/dev/shm")) -> Path:  # noqa: S108
+    """Make an empty folder for the metrics of all processes, in memory where there is such a place.
+
+    The processes map its files; on a full disk a write to one would kill them.
+    """
+    name = hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:16]
+    for folder in (memory / f"rethread-{os.getuid()}-{name}", data_dir / "metrics"):
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(CannotStart):
+            return make_private_folder(folder)
+    raise CannotStart(f"No folder for metrics can be made in {data_dir}.")
 
 
 def static_files_are_old(manifest: Path) -> bool:

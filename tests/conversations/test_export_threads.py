@@ -116,7 +116,11 @@ def test_a_completed_first_turn_keeps_the_threads_agent_type(agent, thread_id, t
 text = st.text(max_size=40)
 short = st.text(min_size=1, max_size=20).filter(str.strip)
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | text,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
     max_leaves=8,
 )

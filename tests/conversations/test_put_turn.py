@@ -389,7 +389,9 @@ def test_a_time_with_another_offset_is_one_instant_everywhere(agent, thread_id):
     assert stored(thread_id).created_at == datetime(2026, 3, 8, 7, 59, 59, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("sent", ["2026-03-01T10:00:00", "yesterday", 5, "2999-01-01T00:00:00Z"])
+@pytest.mark.parametrize(
+    "sent", ["2026-03-01T10:00:00", "yesterday", 5, "1700000000", "", "2999-01-01T00:00:00Z"]
+)
 def test_a_time_that_is_naive_unreadable_or_in_the_future_is_refused(agent, thread_id, sent):
     answer = agent.put_turn(thread_id, created_at=sent)
 
