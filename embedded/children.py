@@ -84,9 +84,7 @@ class Child:
 
     def kill(self) -> None:
         """Kill its process group at once, and wait for its end."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self._popen.wait()
+        _kill_group(self._popen)
 
 
 class Group(Child):
@@ -116,12 +114,17 @@ def run_to_end(
     try:
         popen.communicate(text.encode(), timeout=seconds)
     except BaseException as error:
-        popen.kill()
-        popen.wait()
+        _kill_group(popen)
         if isinstance(error, subprocess.TimeoutExpired):
-            raise TimeoutError(f"{command[0]} took longer than {seconds:.0f} s") from error
+            raise TimeoutError(f"{command[0]} took longer than {seconds:g} s") from error
         raise
     return popen.returncode
+
+
+def _kill_group(popen: "subprocess.Popen[bytes]") -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(popen.pid, signal.SIGKILL)
+    popen.wait()
 
 
 def _popen(

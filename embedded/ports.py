@@ -1,7 +1,9 @@
 """Ports on this machine."""
 
+import errno
 import socket
-from contextlib import suppress
+
+from embedded.exceptions import CannotStart
 
 LOOPBACK = "127.0.0.1"
 
@@ -18,10 +20,11 @@ def free_port() -> int:
 
 
 def is_free(host: str, port: int) -> bool:
-    """Return whether a server could listen on `host` and `port` now.
+    """Return whether nobody listens on `host` and `port` now.
 
     Raises:
-        OSError: this machine has no such host.
+        PermissionError: this process may not listen there.
+        OSError: this machine has no such host, or can't listen for another reason.
 
     """
     family, kind, protocol, _, address = socket.getaddrinfo(
@@ -29,10 +32,35 @@ def is_free(host: str, port: int) -> bool:
     )[0]
     with socket.socket(family, kind, protocol) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with suppress(PermissionError, OSError):
+        try:
             probe.bind(address)
-            return True
-    return False
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return False
+    return True
+
+
+def refuse_unless_free(host: str, port: int) -> None:
+    """Return where a server can listen on `host` and `port`.
+
+    Raises:
+        CannotStart: it can't; the text says why, and what to set instead.
+
+    """
+    other = port + 1 if 1024 <= port < 65_535 else 8000
+    choose = f"choose another port, for example `PORT={other} make up`."
+    try:
+        if is_free(host, port):
+            return
+    except PermissionError as error:
+        raise CannotStart(f"Port {port} is not for ordinary users: {choose}") from error
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+            raise CannotStart(f"This machine has no address {host}: change HOST.") from error
+        says = f"Nothing can listen on port {port} of {host}: {error.strerror}."
+        raise CannotStart(says) from error
+    raise CannotStart(f"Port {port} on {host} is taken: stop what listens there, or {choose}")
 
 
 def exchange(port: int, request: bytes, answer: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""The web and worker programs: started, watched, and started again when they die."""
+"""The web and worker programs: started, watched, and started again when they die; and errands."""
 
 import signal
 import time
@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from embedded.children import Group, Surroundings
+from embedded.children import Child, Group, Surroundings
+from embedded.waiting import Deadline
 
 _WINDOW_SECONDS = 60
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 15
@@ -86,6 +87,50 @@ class Program:
     def __exit__(self, *_exception: object) -> None:
         if self._group:
             self._group.stop([(signal.SIGTERM, self._stop_seconds)])
+
+
+class Errand:
+    """A command that is run beside the product now and then, and may fail without harm."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], around: Surroundings, *, seconds: float
+    ) -> None:
+        """Describe it; it gets `seconds`, then it is ended."""
+        self.name = name
+        self._command = command
+        self._around = around
+        self._seconds = seconds
+        self._deadline = Deadline(seconds)
+        self._child: Child | None = None
+
+    def begin(self) -> None:
+        """Start it, after ending what may still run of the last time.
+
+        Raises:
+            CannotStart: the machine lacks what it takes.
+
+        """
+        self.end()
+        self._deadline = Deadline(self._seconds)
+        self._child = Child(self._command, self._around, signal.SIGKILL)
+
+    def look(self) -> str | None:
+        """Return once how it failed; None while it runs, and when it went well."""
+        if self._child is None:
+            return None
+        status = self._child.exit_status
+        if status is None and self._deadline.seconds_left:
+            return None
+        self.end()
+        if status is None:
+            return f"{self.name} took longer than {self._seconds:g} s and was ended"
+        return f"{self.name} failed" if status else None
+
+    def end(self) -> None:
+        """End it where it still runs."""
+        if self._child:
+            self._child.kill()
+        self._child = None
 
 
 class Watch:

@@ -6,7 +6,7 @@ afterwards. Benchmarks use it.
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from embedded.children import Group, Surroundings
@@ -17,14 +17,17 @@ from embedded.throwaway import throwaway_environment
 _STOP_SECONDS = 10
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the command in `arguments` and return its exit status."""
+def main(arguments: Sequence[str], given: Mapping[str, str] | None = None) -> int:
+    """Run the command in `arguments` and return its exit status.
+
+    `given` are settings of servers to use instead, for example ``{"REDIS_URL": ...}``.
+    """
     command = [word for word in arguments[:1] if word != "--"] + list(arguments[1:])
     if not command:
         print("Say what to run: python -m embedded.run -- COMMAND...", file=sys.stderr)
         return 2
     try:
-        return _run(command)
+        return _run(command, given)
     except CannotStart as error:
         print(error, file=sys.stderr)
         return 1
@@ -32,9 +35,9 @@ def main(arguments: Sequence[str]) -> int:
         return 128 + signal.SIGINT
 
 
-def _run(command: Sequence[str]) -> int:
+def _run(command: Sequence[str], given: Mapping[str, str] | None) -> int:
     stop_on_signals()
-    with throwaway_environment(durable=True) as environment:
+    with throwaway_environment(given, durable=True) as environment:
         child = Group(command, Surroundings(Path.cwd(), environment, log=None))
         try:
             return child.wait()

@@ -262,7 +262,12 @@ class Postgres(Service):
 
     def _once(self, program: str, options: list[str], around: Surroundings, text: str = "") -> None:
         command = [str(_postgres_binaries() / program), *options]
-        if run_to_end(command, around, seconds=_INITDB_SECONDS, text=text) != 0:
+        try:
+            status = run_to_end(command, around, seconds=_INITDB_SECONDS, text=text)
+        except TimeoutError as error:
+            took = f"took longer than {_INITDB_SECONDS} s to make its files ({program})"
+            raise self._failure(took) from error
+        if status != 0:
             raise self._failure(f"could not make its files ({program})")
 
     def _forget_stale_pid(self) -> None:

@@ -7,11 +7,11 @@ TENANT, PERSON = "demo", "ana"
 _TEXT = """
 Rethread answers at {address}/
 
-  Pages           {address}/  sign in: tenant {tenant}, user {person}, password {password}
+  Pages           {address}/
   API reference   {address}/api/docs/
   Health          {address}/health/
 
-Get a token for the API as {person}:
+Get a token for the API as tenant {tenant}, user {person}, password {password}:
 
   curl -s {address}/api/v1/auth/token -H 'Content-Type: application/json' \\
     -d '{{"tenant":"{tenant}","user_id":"{person}","password":"{password}"}}'
@@ -26,5 +26,5 @@ Logs are in {logs}. Ctrl-C stops everything; the data stays.
 
 
 def welcome(address: str, password: str, logs: Path) -> str:
-    """Return the text: where the product is, how to sign in, how to get a token."""
+    """Return the text: where the product is, how to get a token, what to run beside it."""
     return _TEXT.format(address=address, password=password, person=PERSON, tenant=TENANT, logs=logs)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Info
+from django.core.management import ManagementUtility
 
 from config import checks
 from config.settings import env
@@ -210,8 +211,19 @@ def manage(tmp_path: Path, *command: str, **environment: str) -> subprocess.Comp
 
 
 @pytest.mark.parametrize("command", ["check", "migrate", "release", "createsuperuser", "qcluster"])
-def test_a_command_without_a_secret_key_ends_in_a_sentence(tmp_path: Path, command: str) -> None:
-    ended = manage(tmp_path, command)
+def test_every_command_asks_for_the_secret_key(
+    settings: Any, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings.SECRET_KEY = ""
+
+    with pytest.raises(SystemExit) as end:
+        ManagementUtility(["manage.py", command]).execute()
+    assert end.value.code == 1
+    assert "(rethread.E001) SECRET_KEY is not set." in capsys.readouterr().err
+
+
+def test_a_command_without_a_secret_key_ends_in_a_sentence(tmp_path: Path) -> None:
+    ended = manage(tmp_path, "qcluster")
 
     assert ended.returncode == 1
     assert "(rethread.E001) SECRET_KEY is not set." in ended.stderr

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +27,24 @@ def make_table(dynamodb: Any) -> None:
     )
 
 
-def test_it_keeps_its_items_when_it_is_stopped(data_dir: Path) -> None:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DynamoDB]:
+    with DynamoDB(tmp_path_factory.mktemp("dynamodb")) as started:
+        yield started
+
+
+def test_it_keeps_its_items_when_it_is_stopped(server: DynamoDB) -> None:
     item = {"user_id": {"S": "ana"}}
-    with DynamoDB(data_dir) as server:
-        make_table(client(server))
-        client(server).put_item(TableName="digests", Item=item)
-    with DynamoDB(data_dir) as server:
-        assert client(server).get_item(TableName="digests", Key=item)["Item"] == item
+    make_table(client(server))
+    client(server).put_item(TableName="digests", Item=item)
+    server.stop()
+    server.revive()
+    assert client(server).get_item(TableName="digests", Key=item)["Item"] == item
 
 
-def test_accounts_of_test_workers_do_not_see_each_other(data_dir: Path) -> None:
-    with DynamoDB(data_dir) as server:
-        make_table(client(server, account="000000000001"))
-        assert client(server, account="000000000002").list_tables()["TableNames"] == []
+def test_accounts_of_test_workers_do_not_see_each_other(server: DynamoDB) -> None:
+    make_table(client(server, account="000000000001"))
+    assert client(server, account="000000000002").list_tables()["TableNames"] == []
 
 
 def test_its_missing_environment_is_named_with_the_remedy(

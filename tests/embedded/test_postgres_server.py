@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from embedded import unprivileged
+from embedded import services, unprivileged
 from embedded.services import CannotStart, Postgres
 from embedded.unprivileged import identity_for
 from embedded.waiting import wait_until
@@ -31,9 +31,12 @@ def ask(server: Postgres, query: str) -> object:
         return row[0]
 
 
-@pytest.fixture
-def postgres(data_dir: Path) -> Iterator[Postgres]:
-    with Postgres(data_dir) as server:
+@pytest.fixture(scope="module")
+def postgres(made_cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """One for all tests that leave it running."""
+    folder = tmp_path_factory.mktemp("postgres")
+    shutil.copytree(made_cluster, folder / "postgres")
+    with Postgres(folder) as server:
         yield server
 
 
@@ -63,13 +66,13 @@ def test_it_keeps_committed_rows_when_it_is_killed(postgres: Postgres) -> None:
 
 
 def test_a_pid_file_whose_number_has_gone_to_another_program_is_no_obstacle(
-    data_dir: Path,
+    data_with_cluster: Path,
 ) -> None:
-    with Postgres(data_dir, durable=False) as server:
-        pid_file = data_dir / "postgres" / "cluster" / "postmaster.pid"
+    with Postgres(data_with_cluster, durable=False) as server:
+        pid_file = data_with_cluster / "postgres" / "cluster" / "postmaster.pid"
         left_behind = pid_file.read_text().replace(str(server.pid), str(os.getppid()), 1)
     pid_file.write_text(left_behind)
-    with Postgres(data_dir, durable=False) as server:
+    with Postgres(data_with_cluster, durable=False) as server:
         assert ask(server, "SELECT 1") == 1
 
 
@@ -84,14 +87,22 @@ def test_a_first_start_that_was_killed_half_way_is_done_again(data_dir: Path) ->
         assert ask(server, "SELECT 1") == 1
 
 
-def test_files_of_another_version_are_refused_with_its_last_words(data_dir: Path) -> None:
-    with Postgres(data_dir, durable=False) as server:
-        server.stop()
-        (data_dir / "postgres" / "cluster" / "PG_VERSION").write_text("9.6\n")
-        with pytest.raises(CannotStart) as refusal:
-            server.revive()
+def test_files_of_another_version_are_refused_with_its_last_words(data_with_cluster: Path) -> None:
+    (data_with_cluster / "postgres" / "cluster" / "PG_VERSION").write_text("9.6\n")
+    with pytest.raises(CannotStart) as refusal:
+        Postgres(data_with_cluster, durable=False).__enter__()
     assert "PostgreSQL ended with status 1." in str(refusal.value)
     assert "database files are incompatible with server" in str(refusal.value)
+    assert "or set DATABASE_URL" in str(refusal.value)
+
+
+def test_making_its_files_may_not_take_for_ever(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "_INITDB_SECONDS", 0.05)
+    with pytest.raises(CannotStart) as refusal:
+        Postgres(data_dir, durable=False).start()
+    assert "PostgreSQL took longer than 0.05 s to make its files (initdb)." in str(refusal.value)
     assert "or set DATABASE_URL" in str(refusal.value)
 
 

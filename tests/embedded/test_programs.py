@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from embedded.children import Surroundings
+from embedded.children import Surroundings, run_to_end
 from embedded.logs import LogFile
 from embedded.proc import start_time
-from embedded.programs import Pauses, Program, Watch
+from embedded.programs import Errand, Pauses, Program, Watch
 from embedded.waiting import wait_until
 
 
@@ -18,7 +18,25 @@ class Clock:
 
 def program(tmp_path: Path, script: str) -> Program:
     around = Surroundings(tmp_path, {"PATH": "/usr/bin:/bin"}, LogFile(tmp_path / "it.log"))
-    return Program("It", ["sh", "-c", script], around, stop_seconds=1)
+    return Program("It", ["sh", "-c", script], around, stop_seconds=0.3)
+
+
+def errand(tmp_path: Path, script: str, seconds: float = 10) -> Errand:
+    around = Surroundings(tmp_path, {"PATH": "/usr/bin:/bin"}, LogFile(tmp_path / "it.log"))
+    return Errand("It", ["sh", "-c", script], around, seconds=seconds)
+
+
+def outcome(it: Errand) -> str | None:
+    """Return what it says when it has ended; None when it never says anything."""
+    said: list[str] = []
+
+    def has_ended() -> bool:
+        said.extend(filter(None, [it.look()]))
+        return it._child is None
+
+    assert wait_until(has_ended, seconds=5)
+    assert it.look() is None
+    return said[0] if said else None
 
 
 def test_pauses_double_up_to_a_quarter_of_a_minute() -> None:
@@ -73,6 +91,48 @@ def test_one_that_ignores_the_request_to_stop_is_killed(tmp_path: Path) -> None:
     with program(tmp_path, "trap '' TERM; echo ready > ready; sleep 600; sleep 600") as it:
         assert wait_until((tmp_path / "ready").exists, seconds=5)
     assert not it.is_alive
+
+
+def test_an_errand_that_goes_well_is_not_spoken_of(tmp_path: Path) -> None:
+    it = errand(tmp_path, "echo done > done")
+    assert it.look() is None
+    it.begin()
+    assert outcome(it) is None
+    assert (tmp_path / "done").exists()
+
+
+def test_an_errand_that_fails_says_so_once(tmp_path: Path) -> None:
+    it = errand(tmp_path, "exit 3")
+    it.begin()
+    assert outcome(it) == "It failed"
+
+
+def test_an_errand_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    it = errand(tmp_path, "sleep 600 & echo $! > pid; wait", seconds=1)
+    it.begin()
+    assert outcome(it) == "It took longer than 1 s and was ended"
+    left = int((tmp_path / "pid").read_text())
+    assert wait_until(lambda: start_time(left) is None, seconds=2)
+
+
+def test_an_errand_that_begins_again_ends_the_one_before(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    it = errand(tmp_path, "echo $$ >> pids; exec sleep 600")
+    it.begin()
+    assert wait_until(lambda: pids.exists() and pids.read_text(), seconds=5)
+    first = int(pids.read_text())
+    it.begin()
+    assert start_time(first) is None
+    it.end()
+    assert it.look() is None
+
+
+def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    around = Surroundings(tmp_path, {"PATH": "/usr/bin:/bin"}, None)
+    with pytest.raises(TimeoutError, match=r"sh took longer than 1 s"):
+        run_to_end(["sh", "-c", "sleep 600 & echo $! > pid; wait"], around, seconds=1)
+    left = int((tmp_path / "pid").read_text())
+    assert wait_until(lambda: start_time(left) is None, seconds=2)
 
 
 @pytest.mark.parametrize("size", [10, 6_000_000])

@@ -14,15 +14,25 @@ PRINT_SETTINGS = "import os; print(dict(os.environ), flush=True); os._exit(7)"
 STUBBORN = "trap '' TERM INT; sh -c 'trap \"\" TERM INT; sleep 600' & echo ready; wait"
 
 
+# With one server instead of three: how it stops is the same.
+BESIDE_VALKEY = """
+import sys
+from embedded.run import main
+given = dict.fromkeys(["DATABASE_URL", "DYNAMODB_ENDPOINT_URL"], "elsewhere")
+sys.exit(main(sys.argv[1:], given))
+"""
+
+
 def run(*command: str, **env: str) -> "subprocess.Popen[str]":
-    return python("-m", "embedded.run", "--", *command, **env)
+    return python("-c", BESIDE_VALKEY, "--", *command, **env)
 
 
 @pytest.fixture(scope="module")
 def printed() -> str:
     """The environment that a command was given, and its exit status after it."""
     mine = {"DATABASE_URL": "postgres://mine", "OPENAI_API_KEY": "sk-mine"}
-    process = run("python3", "-c", PRINT_SETTINGS, **mine)
+    command = ["python3", "-c", PRINT_SETTINGS]
+    process = python("-m", "embedded.run", "--", *command, **mine)
     output, _ = process.communicate(timeout=60)
     return f"{output}exit status {process.returncode}"
 
@@ -58,6 +68,7 @@ def test_ctrl_c_stops_command_and_servers() -> None:
     process = run("sh", "-c", "echo ready; sleep 600")
     read_until(process, "ready")
     started = descendants(process.pid)
+    assert any("valkey" in line for line in living(started))
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=10)
     assert process.returncode == 130

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from embedded.services import DynamoDB
 from embedded.stack import CannotStart, Stack
 from embedded.waiting import wait_until
 from tests.embedded.processes import descendants, living, python, read_until
@@ -15,7 +14,7 @@ import signal, sys
 from pathlib import Path
 from embedded.stack import Stack
 with Stack(Path(sys.argv[1]), skip=sys.argv[2:], durable=False) as environment:
-    print("ready")
+    print("ready", *environment)
     signal.pause()
 """
 WITH_A_BUSY_QUERY = """
@@ -24,12 +23,6 @@ WITH_A_BUSY_QUERY = """
     connection.pgconn.send_query(b"DO $$ BEGIN LOOP END LOOP; END $$")
     print("ready")
 """
-
-
-def test_all_three_start_and_are_named_in_the_environment(data_dir: Path) -> None:
-    with Stack(data_dir, skip=(), durable=False) as environment:
-        assert environment.keys() > ALL
-        assert environment["AWS_ACCESS_KEY_ID"] == DynamoDB.access_key
 
 
 def test_a_server_that_the_environment_names_is_not_started(
@@ -54,12 +47,12 @@ def test_the_data_is_free_again_after_a_stop(data_dir: Path) -> None:
             assert environment == {}
 
 
-def test_a_start_right_after_a_kill_waits_for_the_old_servers(data_dir: Path) -> None:
-    launcher = python("-c", KEEP_ONE, str(data_dir), "DYNAMODB_ENDPOINT_URL")
+def test_a_start_right_after_a_kill_waits_for_the_old_servers(data_with_cluster: Path) -> None:
+    launcher = python("-c", KEEP_ONE, str(data_with_cluster), "DYNAMODB_ENDPOINT_URL")
     read_until(launcher, "ready")
     old = descendants(launcher.pid)
     launcher.kill()
-    with Stack(data_dir, skip={"DYNAMODB_ENDPOINT_URL"}, durable=False):
+    with Stack(data_with_cluster, skip={"DYNAMODB_ENDPOINT_URL"}, durable=False):
         assert living(old) == []
     launcher.communicate()
 
@@ -81,9 +74,11 @@ def test_a_data_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("user", [(), ("unshare", "--user", "--map-user=1000", "--map-group=1000")])
-def test_a_killed_launcher_leaves_nothing_running(data_dir: Path, user: tuple[str, ...]) -> None:
-    launcher = python("-c", KEEP_ONE, str(data_dir), prefix=user)
-    read_until(launcher, "ready")
+def test_all_three_start_and_none_outlives_a_killed_launcher(
+    data_with_cluster: Path, user: tuple[str, ...]
+) -> None:
+    launcher = python("-c", KEEP_ONE, str(data_with_cluster), prefix=user)
+    assert set(read_until(launcher, "ready").split()) > ALL
     started = descendants(launcher.pid)
     assert len(started) > 3
     launcher.kill()
@@ -91,9 +86,9 @@ def test_a_killed_launcher_leaves_nothing_running(data_dir: Path, user: tuple[st
     assert wait_until(lambda: not living(started), seconds=2), living(started)
 
 
-def test_a_killed_launcher_leaves_no_query_running(data_dir: Path) -> None:
-    script = KEEP_ONE.replace('    print("ready")\n', WITH_A_BUSY_QUERY)
-    launcher = python("-c", script, str(data_dir), "REDIS_URL", "DYNAMODB_ENDPOINT_URL")
+def test_a_killed_launcher_leaves_no_query_running(data_with_cluster: Path) -> None:
+    script = KEEP_ONE.replace('    print("ready", *environment)\n', WITH_A_BUSY_QUERY)
+    launcher = python("-c", script, str(data_with_cluster), "REDIS_URL", "DYNAMODB_ENDPOINT_URL")
     read_until(launcher, "ready")
     started = descendants(launcher.pid)
     launcher.kill()

@@ -7,8 +7,11 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+import redis
 
+from config.management.commands import release
 from embedded.ports import free_port
 from embedded.running import running_environment
 from embedded.stack import SERVICES
@@ -20,7 +23,12 @@ OF_THIS_TEST_RUN = [*(service.variable for service in SERVICES), "SECRET_KEY"]
 
 
 def up(data_dir: Path, port: int) -> Launcher:
-    settings = {"RETHREAD_DATA_DIR": str(data_dir), "PORT": str(port)}
+    settings = {
+        "RETHREAD_DATA_DIR": str(data_dir),
+        "PORT": str(port),
+        "WEB_WORKERS": "1",
+        "WORKERS": "1",
+    }
     return python("-m", "embedded.up", without=OF_THIS_TEST_RUN, **settings)
 
 
@@ -75,12 +83,47 @@ def test_a_taken_port_is_refused_with_the_way_out(tmp_path: Path, port: int, pri
     assert f"`PORT={port + 1} make up`" in output
 
 
+def command_lines(launcher: Launcher) -> str:
+    return "\n".join(living(descendants(launcher.pid)))
+
+
+def kill_one_of(launcher: Launcher, word: str) -> None:
+    each = next(each for each in descendants(launcher.pid) if word in "".join(living({each})))
+    os.kill(each[0], signal.SIGKILL)
+
+
+def answers(redis_url: str) -> bool:
+    try:
+        return bool(redis.Redis.from_url(redis_url, socket_timeout=0.2).ping())
+    except redis.RedisError:
+        return False
+
+
+def test_a_release_that_hangs_beside_it_holds_nothing_up(
+    folder: Path, launcher: Launcher, printed: str
+) -> None:
+    """A lost DynamoDB is filled again by a release, which waits while another has the lock."""
+    assert printed
+    settings = running_environment(folder)
+    with psycopg.connect(settings["DATABASE_URL"]) as other_release:
+        other_release.execute("SELECT pg_advisory_xact_lock(%s)", [release.LOCK])
+        kill_one_of(launcher, "ministack")
+        read_until(launcher, "The DynamoDB endpoint ended, starting again")
+        assert wait_until(lambda: "manage.py release" in command_lines(launcher), seconds=30)
+
+        kill_one_of(launcher, "valkey")
+        read_until(launcher, "Valkey ended, starting again")
+        assert wait_until(lambda: answers(settings["REDIS_URL"]), seconds=30)
+        assert "manage.py release" in command_lines(launcher)
+    assert wait_until(lambda: "manage.py release" not in command_lines(launcher), seconds=30)
+
+
 def test_a_killed_launcher_leaves_nothing_and_ctrl_c_ends_well_after_the_next_start(
     folder: Path, port: int, launcher: Launcher, printed: str
 ) -> None:
     assert printed
     started = descendants(launcher.pid)
-    assert len(started) > 12
+    assert len(started) > 10
     launcher.kill()
     launcher.wait()
     assert wait_until(lambda: not living(started), seconds=2), living(started)

@@ -60,10 +60,11 @@ def test_a_paused_server_takes_connections_and_stays_silent(valkey: Valkey) -> N
     assert client(valkey).ping()
 
 
-def test_a_paused_server_can_be_stopped(valkey: Valkey) -> None:
-    valkey.pause()
-    valkey.stop()
-    assert not valkey.is_alive
+def test_a_paused_server_can_be_stopped(data_dir: Path) -> None:
+    with Valkey(data_dir) as server:
+        server.pause()
+        server.stop()
+        assert not server.is_alive
 
 
 def test_a_port_that_got_taken_is_left_for_another(
