@@ -338,9 +338,12 @@ class ThreadManager(models.Manager["ConversationThread"]):
     def rehydrate(self, thread_id: uuid.UUID) -> int:
         """Rebuild a thread's working set from PostgreSQL; return how many turns it holds.
 
-        None where its memory is switched off. Raises `ThreadNotFound`, and
+        0 where its memory is switched off. Refuses to run inside a transaction, since what that
+        reads may never be committed. Raises `ThreadNotFound`, and
         `config.redis.RedisUnavailable` where no copy could be put in place.
         """
+        if transaction.get_connection().in_atomic_block:
+            raise transaction.TransactionManagementError("rehydrate() outside of a transaction")
         memory = get_conversation_memory()
         for _ in range(_REBUILD_TRIES):
             memory.drop(thread_id)

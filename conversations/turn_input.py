@@ -78,17 +78,27 @@ Time = Annotated[AwareDatetime, BeforeValidator(_as_text), AfterValidator(_in_ut
 class TurnContent(Body):
     """What a turn holds, whoever it is for and wherever it goes."""
 
-    agent_type: AgentType | None = None
-    query: str
-    answer: str = ""
-    artifacts: list[Artifact] | None = None
-    response_payload: Any = None
-    status: Status = Status.COMPLETE
-    waiting_for: Short | None = None
-    error_code: Short | None = None
-    revision: int = Field(default=0, ge=0, le=2**31 - 1)
-    session_id: Short | None = None
-    created_at: Time | None = None
+    agent_type: AgentType | None = Field(None, description="Needed on a thread's first turn.")
+    query: str = Field(description="What was asked; may be empty beside a file artifact.")
+    answer: str = Field("", description="What was answered, as text or Markdown.")
+    artifacts: list[Artifact] | None = Field(
+        None, description="What was built; left out, it is derived from response_payload."
+    )
+    response_payload: Any = Field(
+        None, description="Any JSON, kept for the transcript: rows, columns, raw chart specs."
+    )
+    status: Status = Field(
+        Status.COMPLETE, description="pending may be put again; the others are final."
+    )
+    waiting_for: Short | None = Field(None, description="Whom or what a pending turn waits for.")
+    error_code: Short | None = Field(None, description="Why a failed turn failed.")
+    revision: int = Field(
+        0, ge=0, le=2**31 - 1, description="Must grow with each PUT of a pending turn."
+    )
+    session_id: Short | None = Field(None, description="The live session it was part of.")
+    created_at: Time | None = Field(
+        None, description="ISO 8601 with an offset; now if left out, never in the future."
+    )
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -144,8 +154,12 @@ class TurnContent(Body):
 class TurnIn(TurnContent):
     """A turn as the agent sends it."""
 
-    user_id: str | None = None
-    expected_position: int | None = Field(default=None, ge=1, le=2**31 - 1)
+    user_id: str | None = Field(
+        None, description="For whom: needed from agents, here or in the query string."
+    )
+    expected_position: int | None = Field(
+        None, ge=1, le=2**31 - 1, description="Refuse (409) if the turn would get another one."
+    )
 
 
 def within(field: str, size: int, setting: str, unit: str) -> None:

@@ -39,7 +39,9 @@ class ThreadPatch(Body):
 class OwnerQuery(Body):
     """The query string of a call that takes nothing but whom it is for."""
 
-    user_id: str | None = None
+    user_id: str | None = Field(
+        None, description="For whom: needed from agents; anybody else is themselves."
+    )
 
 
 class PageQuery(OwnerQuery):
@@ -63,15 +65,19 @@ class ThreadsQuery(PageQuery):
 class TurnsQuery(PageQuery):
     """Which turns to read: those past a position."""
 
-    after_position: int = Field(default=0, ge=0, le=2**31 - 1)
+    after_position: int = Field(
+        0, ge=0, le=2**31 - 1, description="Show what stands past this position."
+    )
 
 
 class ArtifactsQuery(PageQuery):
     """Which artifacts to read: in order, or with `latest` the newest alone."""
 
     kind: Literal["sql", "chart", "visualization", "dashboard", "definition", "file"] | None = None
-    latest: bool = False
-    after_position: int = Field(default=0, ge=0, le=2**31 - 1)
+    latest: bool = Field(False, description="Show the newest alone.")
+    after_position: int = Field(
+        0, ge=0, le=2**31 - 1, description="Show what stands past this position."
+    )
 
 
 class EventsQuery(PageQuery):
@@ -90,13 +96,19 @@ def _within_budget(tokens: int) -> int:
 class ContextQuery(OwnerQuery):
     """Which context view to render."""
 
-    focus: Focus = "brief"
+    focus: Focus = Field("brief", description="What kind of node it is for.")
     token_budget: Annotated[int, AfterValidator(_within_budget)] = Field(
-        default_factory=lambda: settings.CONTEXT_TOKEN_BUDGET, ge=0
+        default_factory=lambda: settings.CONTEXT_TOKEN_BUDGET,
+        ge=0,
+        description="The most tokens (o200k) it may have; CONTEXT_TOKEN_BUDGET if left out.",
     )
-    format: Format = "text"
-    missing: Literal["error", "empty"] = "error"
-    min_position: int = Field(default=0, ge=0, le=2**31 - 1)
+    format: Format = Field("text", description="One text, or chat messages.")
+    missing: Literal["error", "empty"] = Field(
+        "error", description="What an absent or foreign thread answers: 404, or an empty view."
+    )
+    min_position: int = Field(
+        0, ge=0, le=2**31 - 1, description="Refuse (409) to show a thread shorter than this."
+    )
 
 
 def query_of(params: Any) -> dict[str, Any]:
