@@ -270,8 +270,8 @@ def test_however_many_tokens_there_are_a_redis_that_hangs_costs_two_time_outs(
 ) -> None:
     started = time.monotonic()
     principal_cache.drop(f"{number:064x}" for number in range(5_000))
-    # One for the pooled connection and one for the fresh; ten times 500 would be ten more.
-    assert time.monotonic() - started < 1.0
+    # 0.2 s for the pooled connection and 0.2 s for the fresh; ten times 500 would be 2 s more.
+    assert time.monotonic() - started < 1.5
     assert caplog.text.count("principals_not_dropped") == 1
     assert "5000" in caplog.text
 
