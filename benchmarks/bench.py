@@ -62,7 +62,7 @@ class Bench:
     def person(self) -> Person:
         """Whose threads are written and read."""
         user = User.objects.get_or_create_person(TENANT, PERSON)
-        return Person(user.pk, user.tenant, user.user_id)
+        return Person.of(user)
 
     @cached_property
     def token(self) -> str:

@@ -73,7 +73,7 @@ def owner_of(tenant: str, user_id: str, threads: int) -> Person:
     run(_THREADS, tenant=tenant, owner=user.pk, title=title, threads=threads)
     run(_TURN_EACH, owner=user.pk, answer=material.turns()[0]["answer"])
     run("ANALYZE conversation_threads, thread_messages")
-    return Person(user.pk, user.tenant, user.user_id)
+    return Person.of(user)
 
 
 def run(sql: str, **params: Any) -> None:

@@ -68,11 +68,9 @@ class ThreadQuerySet(models.QuerySet["ConversationThread"]):
         """
         return self.owned_by(principal.acting_for(user_id))
 
-    def visible_or_404(
-        self, principal: Principal, user_id: str | None, thread_id: uuid.UUID
-    ) -> ConversationThread:
-        """Return one thread; raise `ThreadNotFound` for an absent and a foreign one alike."""
-        thread = self.visible_to(principal, user_id).filter(pk=thread_id).first()
+    def or_404(self, thread_id: uuid.UUID) -> ConversationThread:
+        """Return one of these threads; raise `ThreadNotFound` where it is not among them."""
+        thread = self.filter(pk=thread_id).first()
         if thread is None:
             raise ThreadNotFound
         return thread

@@ -65,7 +65,6 @@ def test_the_api_reaches_threads_only_through_who_is_asking():
         calls = set(re.findall(r"ConversationThread\.objects\.(\w+)", path.read_text()))
         assert calls <= {
             "visible_to",
-            "visible_or_404",
             "owned_by",
             "finalize_turn",
             "conversation_context",

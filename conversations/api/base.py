@@ -53,9 +53,8 @@ class MemoryView(APIView):
 
     def thread(self, thread_id: str, user_id: str | None) -> ConversationThread:
         """Return a thread that the caller may see; raise `ThreadNotFound`."""
-        return ConversationThread.objects.visible_or_404(
-            self.principal, user_id, as_uuid("thread_id", thread_id)
-        )
+        threads = ConversationThread.objects.visible_to(self.principal, user_id)
+        return threads.or_404(as_uuid("thread_id", thread_id))
 
 
 def in_query(model: type[OwnerQuery]) -> list[Any]:

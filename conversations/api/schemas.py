@@ -18,7 +18,6 @@ from pydantic import (
 from config.plain_json import clean_text
 from conversations.context import Focus, Format
 from conversations.turn_input import Body, Metadata, MetadataKey, MetadataValue, Title
-from conversations.turn_input import TurnIn as TurnIn
 from conversations.turns import AgentType
 
 

@@ -110,17 +110,11 @@ class ThreadView(MemoryView):
 
 
 def _locked(threads: ThreadQuerySet, thread_id: str) -> ConversationThread:
-    chosen = threads.select_for_update(no_key=True).filter(pk=as_uuid("thread_id", thread_id))
-    thread = chosen.first()
-    if thread is None:
-        raise ThreadNotFound
-    return thread
+    return threads.select_for_update(no_key=True).or_404(as_uuid("thread_id", thread_id))
 
 
 def _represented(threads: ThreadQuerySet, owner: Person, thread_id: str) -> dict[str, Any]:
-    thread = threads.for_list().filter(pk=as_uuid("thread_id", thread_id)).first()
-    if thread is None:
-        raise ThreadNotFound
+    thread = threads.for_list().or_404(as_uuid("thread_id", thread_id))
     return representations.thread(thread, owner.user_id)
 
 

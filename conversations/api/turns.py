@@ -15,9 +15,10 @@ from config import metrics
 from config.errors import Invalid, validate
 from conversations.api import representations
 from conversations.api.base import MemoryView, as_uuid, in_query, next_page
-from conversations.api.schemas import OwnerQuery, TurnIn, TurnsQuery
+from conversations.api.schemas import OwnerQuery, TurnsQuery
 from conversations.exceptions import TurnNotFound
 from conversations.models import ConversationThread
+from conversations.turn_input import TurnIn
 
 
 class TurnView(MemoryView):

@@ -19,23 +19,19 @@ def _no_epoch_seen() -> None:
     querysets._epoch.last_seen = ""
 
 
-def person_of(user: User) -> Person:
-    return Person(user.pk, user.tenant, user.user_id)
-
-
 @pytest.fixture
 def ana(transactional_db: None) -> Person:
-    return person_of(User.objects.create_user("acme", "ana"))
+    return Person.of(User.objects.create_user("acme", "ana"))
 
 
 @pytest.fixture
 def bob(transactional_db: None) -> Person:
-    return person_of(User.objects.create_user("acme", "bob"))
+    return Person.of(User.objects.create_user("acme", "bob"))
 
 
 @pytest.fixture
 def outsider(transactional_db: None) -> Person:
-    return person_of(User.objects.create_user("other", "ana"))
+    return Person.of(User.objects.create_user("other", "ana"))
 
 
 class Caller:

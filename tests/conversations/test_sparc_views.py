@@ -54,7 +54,7 @@ def remembered(
     with django_db_blocker.unblock():
         DatabaseEpoch.objects.get_or_create(id=1)
         user = User.objects.create_user("sparc", "analyst")
-        person = Person(user.pk, user.tenant, user.user_id)
+        person = Person.of(user)
         try:
             threads = [thread for kind in THREADS for thread in sparc.threads(kind)]
             yield [_read(thread, person) for thread in threads]

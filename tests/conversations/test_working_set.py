@@ -276,9 +276,9 @@ def test_a_writer_breaks_the_lease_of_another_release(cached):
 
 def _person(agent: Caller) -> Any:
     from rbac.models import User
-    from tests.conversations.conftest import person_of
+    from rbac.principal import Person
 
-    return person_of(User.objects.get(tenant=agent.user.tenant, user_id=agent.acts_for))
+    return Person.of(User.objects.get(tenant=agent.user.tenant, user_id=agent.acts_for))
 
 
 def test_what_a_transaction_reads_is_not_kept(cached):
