@@ -54,6 +54,7 @@ install-dev:  ## Install what tests and checks need as well
 .PHONY: requirements
 requirements:  ## Pin what the .in files ask for (needs uv)
 	uv pip compile --quiet --python-version 3.11 --annotation-style line --custom-compile-command 'make requirements' requirements.in -o requirements.txt
+	uv pip compile --quiet --python-version 3.11 --annotation-style line --custom-compile-command 'make requirements' requirements-langgraph.in -o requirements-langgraph.txt
 	uv pip compile --quiet --python-version 3.11 --annotation-style line --custom-compile-command 'make requirements' requirements-dev.in -o requirements-dev.txt
 
 .PHONY: clean
@@ -66,8 +67,8 @@ RUNTIME := requirements.txt embedded/requirements.txt
 .venv/.installed: $(RUNTIME)
 	@PYTHON=$(PYTHON) embedded/install .venv $@ $(RUNTIME)
 
-.venv/.installed-dev: $(RUNTIME) requirements-dev.txt
-	@PYTHON=$(PYTHON) embedded/install .venv $@ $(RUNTIME) requirements-dev.txt
+.venv/.installed-dev: $(RUNTIME) requirements-langgraph.txt requirements-dev.txt
+	@PYTHON=$(PYTHON) embedded/install .venv $@ $(RUNTIME) requirements-langgraph.txt requirements-dev.txt
 	@touch -c -r $@ .venv/.installed
 
 .venv-dynamodb/.installed: embedded/requirements-ministack.txt
