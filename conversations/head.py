@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -79,7 +80,7 @@ def _head(
 ) -> Head:
     opening, closing = f"<memory {fence}>\n{LABEL}", f"</memory {fence}>"
     label_tokens = counted(opening) + counted(closing)
-    entries = orjson.loads(facts_json).get("entries", ()) if facts_json else ()
+    facts = orjson.loads(facts_json) if facts_json else {}
     room, least = math.inf, 0
     if budget is not None:
         room = budget // 2 - label_tokens
@@ -87,7 +88,7 @@ def _head(
     # Each takes what room it needs of what is left: the last are the first to give way.
     in_summary = _summary(quoted(summary, fence), folded_through, max(room, least))
     room -= in_summary.tokens
-    in_facts = _facts([fact_of(entry, fence) for entry in entries], room)
+    in_facts = _facts(facts, fence, room)
     room = 0 if in_facts.missing else room - in_facts.tokens
     in_kept = _kept([kept_line(line, fence) for line in kept_lines], room)
     return Head(
@@ -141,50 +142,226 @@ def _begun(text: str, tokens: int) -> str:
 
 # --- Facts --------------------------------------------------------------------------------
 
+_Entry = Mapping[str, Any]
 
-class Fact(NamedTuple):
-    """A fact's line, and what decides when it gives way: who set it, and its last use."""
+# Up to this many tokens each value stands before the turn that said it last; a longer record is
+# told in short, so that a long thread's head costs about what a shorter one's does.
+_DETAILED_TOKENS = 200
+# Each kind in its place; all that are not named stand before them.
+_ORDER = {"filter": 1, "measure": 2, "group": 3, "built": 4, "table": 5}
+# Of these all entries share a line, which begins so.
+_SHARED = {"measure": "measures", "group": "grouped by", "table": "tables"}
+_COLUMN_OF_TABLE = re.compile(r"([\w.]+)\.(\w+)")
+_LITERAL = r"""('(?:[^']|'')*'|"(?:[^"]|"")*"|-?\d[\w.]*)"""
+_QUOTES = ("'", '"')
+_COMPARISON = re.compile(f"([<>=!]+|(?:NOT )?I?LIKE) {_LITERAL}")
+_EQUAL_TO_EITHER = re.compile(f"= {_LITERAL}(?: OR = {_LITERAL})+")
 
-    line: str
-    by_person: bool
-    last: int
+
+def facts_tokens(facts: Mapping[str, Any]) -> int:
+    """Return what the lines of a record of facts cost in a view."""
+    return _tokens_of(fact_lines(facts, fence=""))
 
 
-def fact_of(entry: Mapping[str, Any], fence: str) -> Fact:
-    """Return how a fact reads.
+def fact_lines(facts: Mapping[str, Any], fence: str) -> Sequence[str]:
+    """Return how a record of facts reads: in detail, or in short if that is long.
 
-    >>> fact_of({"key": "filter|o.status", "value": "= 'paid'", "uses": 2, "last": 12,
-    ...          "by": "sql"}, "k7Qd2x").line
-    "- filter o.status = 'paid' (2 uses, last t12)"
+    >>> facts = {"entries": [
+    ...     {"key": "filter|orders.status", "value": "= 'paid'", "last": 12,
+    ...      "was": [["= 'open'", 1, 2], ["= 'sent'", 3, 5]], "by": "sql"},
+    ...     {"key": "filter|orders.total", "value": "> 100", "last": 9, "by": "sql"},
+    ...     {"key": "table|orders", "last": 12, "by": "sql"},
+    ...     {"key": "table|customers", "last": 2, "by": "sql"}],
+    ...     "evicted": {"table": 2}}
+    >>> fact_lines(facts, "k7Qd2x")
+    ["- filter orders.status = 'paid' t12; = 'sent' t5; = 'open' t2",
+     '- filter orders.total > 100 t9', '- tables orders t12; customers t2; …']
+
+    In short these are
+
+        - filter orders: status = 'paid' t12 was 'sent','open'; total > 100 t9
+        - tables orders, customers, …
     """
-    line = f"- {_said(entry)} ({_source(entry)}{_was(entry)})"
-    return Fact(quoted_line(line, fence), entry.get("by") == "person", int(entry.get("last") or 0))
+    in_detail = _told(facts, fence, in_short=False)
+    if _tokens_of(in_detail) <= _DETAILED_TOKENS:
+        return in_detail
+    return _told(facts, fence, in_short=True)
 
 
-def _said(entry: Mapping[str, Any]) -> str:
+def _told(facts: Mapping[str, Any], fence: str, *, in_short: bool) -> Sequence[str]:
+    lines: dict[tuple[int, str], list[_Entry]] = {}
+    entries, evicted = facts.get("entries", ()), dict(facts.get("evicted") or {})
+    for entry in _without_repeated(entries) if in_short else entries:
+        place = _ORDER.get(_kind_and_about(entry)[0], 0)
+        lines.setdefault((place, _line_of(entry, in_short=in_short)), []).append(entry)
+    said = []
+    for _, together in sorted(lines.items(), key=lambda line: line[0][0]):
+        if _is_shared(together[0]):
+            kind, _ = _kind_and_about(together[0])
+            said.append(_shared(kind, together, evicted.pop(kind, 0), in_short=in_short))
+        else:
+            said.append(_filters(together) if in_short else _own(together[0]))
+    return [quoted_line(f"- {line}", fence) for line in (*said, *_evicted(evicted))]
+
+
+def _line_of(entry: _Entry, *, in_short: bool) -> str:
+    """Return what entries that share a line have in common."""
+    if _is_shared(entry):
+        return _kind_and_about(entry)[0]
+    table, _ = _table_and_column(entry) if in_short else ("", "")
+    return f"filter|{table}|" if table else entry["key"]
+
+
+def _kind_and_about(entry: _Entry) -> tuple[str, str]:
     kind, _, about = str(entry["key"]).partition("|")
-    value = entry.get("value") or ""
-    said = f'definition "{about}": {value}' if kind == "definition" else f"{kind} {about} {value}"
-    return said.rstrip()
+    return kind, about
 
 
-def _source(entry: Mapping[str, Any]) -> str:
-    by, last = entry.get("by"), entry.get("last") or 0
-    if by in {"agent", "person"}:
-        return f"{by}, t{last}"
-    uses = entry.get("uses") or 1
-    return f"{uses} use{'' if uses == 1 else 's'}, last t{last}"
+def _is_shared(entry: _Entry) -> bool:
+    return _kind_and_about(entry)[0] in _SHARED and not _is_by_person(entry)
 
 
-def _was(entry: Mapping[str, Any]) -> str:
-    return "".join(f"; was {value} until t{until}" for value, _, until in entry.get("was") or ())
+def _is_by_person(entry: _Entry) -> bool:
+    return entry.get("by") == "person"
 
 
-def _facts(facts: Sequence[Fact], room: float) -> _Section:
-    latest_first = sorted(facts, key=lambda fact: (fact.by_person, fact.last), reverse=True)
-    kept = set(_fitting([fact.line for fact in latest_first], "<facts>\n</facts>\n", room))
-    lines = [fact.line for fact in facts]
-    return _section(lines, [line for line in lines if line in kept], "<facts>", "</facts>")
+def _said(entry: _Entry) -> Sequence[tuple[str, int]]:
+    """Return an entry's values, each with the turn that said it last, the latest first."""
+    was = [(value, last) for value, _, last in reversed(entry.get("was") or ())]
+    return [(entry.get("value") or "", entry.get("last") or 0), *was]
+
+
+def _with_source(text: str, entry: _Entry) -> str:
+    return f"{text} ({by})" if (by := entry.get("by")) in {"agent", "person"} else text
+
+
+def _evicted(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield the line about what a record had no room for: `(older and left out: 12 filters)`."""
+    if any(counts.values()):
+        said = (f"{n} {kind}{'' if n == 1 else 's'}" for kind, n in counts.items() if n)
+        yield f"(older and left out: {', '.join(said)})"
+
+
+def _own(entry: _Entry) -> str:
+    kind, about = _kind_and_about(entry)
+    said = "; ".join(f"{value} t{last}".lstrip() for value, last in _said(entry))
+    if kind == "definition":
+        return f'definition "{about}": {_with_source(said, entry)}'
+    return f"{kind} {about.replace('|', ' ', kind == 'built')} {_with_source(said, entry)}"
+
+
+def _shared(kind: str, entries: Sequence[_Entry], evicted: int, *, in_short: bool) -> str:
+    """Return `tables orders, customers`, the latest first, and "…" if some were left out."""
+    said = []
+    for entry in sorted(entries, key=lambda entry: entry.get("last") or 0, reverse=True):
+        value, last = _said(entry)[0]
+        text = f"{_kind_and_about(entry)[1]} {value}".rstrip()
+        said.append(_with_source(text if in_short else f"{text} t{last}", entry))
+    return f"{_SHARED[kind]} {(', ' if in_short else '; ').join(said + ['…'] * bool(evicted))}"
+
+
+# --- Facts in short -----------------------------------------------------------------------
+
+
+def _table_and_column(entry: _Entry) -> tuple[str, str]:
+    """Return `("orders", "status")` of a filter that may share a line, else no table."""
+    kind, about = _kind_and_about(entry)
+    match = _COLUMN_OF_TABLE.fullmatch(about)
+    if kind != "filter" or _is_by_person(entry):
+        return "", ""
+    return (match[1], match[2]) if match else ("", about)
+
+
+def _without_repeated(entries: Sequence[_Entry]) -> Iterator[_Entry]:
+    """Yield all but columns without a table that say nothing that the same with a table doesn't."""
+    namesakes: dict[str, list[_Entry]] = {}
+    for entry in entries:
+        table, column = _table_and_column(entry)
+        if table:
+            namesakes.setdefault(column, []).append(entry)
+    for entry in entries:
+        table, column = _table_and_column(entry)
+        known = namesakes.get(column, ()) if not table else ()
+        if len(known) != 1 or not _values(entry) <= _values(known[0]):
+            yield entry
+
+
+def _values(entry: _Entry) -> set[str]:
+    return {value for value, _ in _said(entry)}
+
+
+def _filters(entries: Sequence[_Entry]) -> str:
+    """Return a table's filters in one line, or what stands alone."""
+    table, column = _table_and_column(entries[0])
+    if not column:
+        return _own(entries[0])
+    if len(entries) == 1:
+        return f"filter {_kind_and_about(entries[0])[1]} {_conditions(entries[0])}"
+    said = (f"{_table_and_column(entry)[1]} {_conditions(entry)}" for entry in entries)
+    return f"filter {table}: {'; '.join(said)}"
+
+
+def _conditions(entry: _Entry) -> str:
+    """Return `= 'paid' t12 was 'sent','open', > 'a'`, the newest operator written once."""
+    (now, last), *before = _said(entry)
+    newest = _comparisons(now)
+    its_operator, _ = newest[0]
+    literals: dict[str, list[str]] = {its_operator: []}
+    for value in (value for value, _ in before if value):
+        for operator, literal in _comparisons(value):
+            said = literals.setdefault(operator, [])
+            if (operator, literal) not in newest and literal not in said:
+                said.append(literal)
+    was = ", ".join(
+        _run("" if operator == its_operator else operator, said)
+        for operator, said in literals.items()
+        if said
+    )
+    return _with_source(f"{now} t{last}".lstrip() + (f" was {was}" if was else ""), entry)
+
+
+def _comparisons(value: str) -> Sequence[tuple[str, str]]:
+    """Return operator and literal of a plain comparison, of each of some joined by OR, or `value`.
+
+    >>> _comparisons("= 'a' OR = 'b'"), _comparisons("> 1 AND < 9")
+    ([('=', "'a'"), ('=', "'b'")], [('> 1 AND < 9', '')])
+    """
+    if _COMPARISON.fullmatch(value) or _EQUAL_TO_EITHER.fullmatch(value):
+        return [(match[1], match[2]) for match in _COMPARISON.finditer(value)]
+    return [(value, "")]
+
+
+def _run(operator: str, literals: Sequence[str]) -> str:
+    """Return `= 'a','b', = 1, = 2`: a number without its operator could belong to another."""
+    said = ""
+    for literal in literals:
+        if said.endswith(_QUOTES) and literal.startswith(_QUOTES):
+            said += f",{literal}"
+        else:
+            said += (", " if said else "") + f"{operator} {literal}".strip()
+    return said
+
+
+def _facts(facts: Mapping[str, Any], fence: str, room: float) -> _Section:
+    """Return the facts, or in short as many of the latest used as fit, a person's before all."""
+    tags, whole = ("<facts>", "</facts>"), fact_lines(facts, fence)
+    room -= counted("<facts>\n</facts>\n")
+    if _tokens_of(whole) <= room:
+        return _section(whole, whole, *tags)
+    entries = facts.get("entries", ())
+    latest_first = sorted(
+        entries, key=lambda entry: (_is_by_person(entry), entry.get("last") or 0), reverse=True
+    )
+
+    def latest(count: int) -> Sequence[str]:
+        kept = {entry["key"] for entry in latest_first[:count]}
+        some = [entry for entry in entries if entry["key"] in kept]
+        return _told({"entries": some}, fence, in_short=True)
+
+    too_many = bisect_left(
+        range(1, len(entries) + 1), True, key=lambda count: _tokens_of(latest(count)) > room
+    )
+    return _section(whole, latest(too_many), *tags)
 
 
 # --- Kept lines ---------------------------------------------------------------------------

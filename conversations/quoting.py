@@ -104,9 +104,10 @@ def quoted_line(text: str, fence: str) -> str:
 
 def verbatim(text: str, fence: str) -> str:
     """Return text as it is, in which only what would close the memory is defused."""
+    text = _without_fence(text, fence)
     if "<" in text or not text.isascii():
         text = _TAG.sub(lambda m: "‹" if _CLOSING_TAG_NAME.match(_read_as(m[1])) else m[0], text)
-    return _without_fence(text, fence)
+    return text
 
 
 def quoted_json(value: Mapping[str, Any], fence: str) -> str:
@@ -131,14 +132,15 @@ def _as_json(match: re.Match[str] | regex.Match[str]) -> str:
 
 
 def _escaped(text: str, fence: str) -> str:
-    text = _visible(text).strip()
+    # First of all: what is left where the fence stood must not pass for the end of a tag's name.
+    text = _without_fence(_visible(text), fence).strip()
     if "<" in text or not text.isascii():
         text = _TAG.sub(lambda m: "‹" if _TAG_NAME.match(_read_as(m[1])) else m[0], text)
     if _may_hold_label(text):
         text = _LABEL.sub(_escape_label, text)
     if "(…" in text or "(cut …" in text or "(base64" in text:
         text = _CUT_MARK.sub("⟨", text)
-    return _without_fence(text, fence)
+    return text
 
 
 def _may_hold_label(text: str) -> bool:

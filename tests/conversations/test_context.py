@@ -63,7 +63,7 @@ FOLDED = context(
     facts={
         "entries": [
             {"key": f"filter|o.c{n}", "value": "= 1", "uses": 1, "last": n, "by": "sql"}
-            for n in range(20)
+            for n in range(40)
         ]
     },
     kept_lines=['[t12.1] sql "Revenue" → month, revenue'],

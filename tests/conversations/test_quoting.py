@@ -73,6 +73,14 @@ def test_what_looks_like_a_label_at_the_start_of_a_line_loses_its_bracket(line_b
     assert shown.splitlines()[-1].lstrip().lstrip("\u200d")[0] in "⟦⟨"
 
 
+@pytest.mark.parametrize("quoting", [quoted, verbatim])
+@pytest.mark.parametrize("tag", [f"<memory{FENCE}", f"</memory{FENCE}>", f"< /memory{FENCE} x>"])
+def test_a_tag_that_only_the_fence_word_kept_from_being_one_is_none_either(quoting, tag):
+    closes = "/" in tag
+    assert not closes or "<" not in quoting(tag, FENCE)
+    assert quoting is verbatim or "<" not in quoting(tag, FENCE)
+
+
 def test_a_label_within_a_line_is_no_marker():
     assert quoted("as I said in [t3] and [t3.1]", FENCE) == "as I said in [t3] and [t3.1]"
 
