@@ -1,5 +1,6 @@
-# The web and worker image. It serves by default; a worker runs `python manage.py qcluster`, and
-# each deploy runs `python manage.py release` once before. compose.yaml shows them together.
+# The web and worker image. It serves by default; a worker runs `python manage.py worker` (its probe
+# is `python manage.py worker_alive`), and each deploy runs `python manage.py release` once before.
+# compose.yaml shows them together.
 
 FROM python:3.11-slim AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1

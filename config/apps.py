@@ -1,4 +1,4 @@
-"""The Django app of the site itself: system checks and the `release` command."""
+"""The Django app of the site itself: system checks, `release`, and the workers of its jobs."""
 
 from django.apps import AppConfig
 
@@ -10,5 +10,11 @@ class ConfigConfig(AppConfig):
     verbose_name = "Site"
 
     def ready(self) -> None:
-        """Import the checks, which register themselves."""
+        """Register the checks; in a worker's own processes, have jobs reported to it."""
         from config import checks  # noqa: F401
+        from config.pulse import Pulse
+
+        if pulse := Pulse.of_this_process():
+            from config.broker import report_jobs
+
+            report_jobs(pulse)

@@ -73,6 +73,31 @@ def one_of(*choices: str, read: Callable[[str], str] = str) -> Callable[[str], s
     return cast
 
 
+def number_or_none(text: str) -> float | None:
+    """Return a number of 0 or more, or None for the word `none`."""
+    if text.strip().lower() == "none":
+        return None
+    try:
+        number = _number(text)
+    except ValueError:
+        number = -1.0
+    if number < 0:
+        raise ValueError("a number, 0 or more, or none")
+    return number
+
+
+def word_lists(text: str) -> dict[str, tuple[str, ...]]:
+    """Return `{"revenue": ("revenue", "sales")}` of `revenue=revenue,sales;…`."""
+    found = {}
+    for entry in filter(str.strip, text.split(";")):
+        name, _, listed = entry.partition("=")
+        words = tuple(word.strip() for word in listed.split(",") if word.strip())
+        if not (name.strip() and words):
+            raise ValueError("lists of words, as in revenue=revenue,sales;payroll=payroll,wages")
+        found[name.strip()] = words
+    return found
+
+
 def _flag(text: str) -> bool:
     word = text.strip().lower()
     if word not in _YES | _NO:

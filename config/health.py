@@ -13,23 +13,20 @@ from __future__ import annotations
 
 import hmac
 import os
-import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, wait
+from collections.abc import Iterable
+from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from importlib.resources import files
 from typing import Any, Literal
 
 import redis as redis_py
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, connection, connections, transaction
+from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from prometheus_client import CollectorRegistry
@@ -40,15 +37,15 @@ from prometheus_client.registry import REGISTRY
 from config import dynamodb, errors
 from config import redis as our_redis
 from config.addresses import is_loopback
+from config.jobs import Backlog
+from config.looks import PATIENCE_SECONDS, Look
+from config.metrics import AtScrape
+from config.models import WorkerHeartbeat
 from config.plain_json import dump_bytes
 
 State = Literal["ok", "degraded", "down"]
 
-PATIENCE_SECONDS = 1.0
-# How long a job may wait while none is finished, before the workers count as stuck.
-STUCK_AFTER_SECONDS = 60
 LATE_AFTER_SECONDS = 300
-_COUNT_AT_MOST = 10_000
 
 
 @dataclass(frozen=True)
@@ -60,31 +57,15 @@ class Finding:
     do: str = ""
 
 
-class Check:
-    """Looks at one part in a daemon thread; who asks meanwhile shares the running look."""
+class Check(Look[Finding]):
+    """Looks at one part; a look that fails is an answer, too."""
 
-    def __init__(self, look: Callable[[], Finding]) -> None:
-        self._look = look
-        self._lock = threading.Lock()
-        self._running: Future[Finding] | None = None
-
-    def start(self) -> Future[Finding]:
-        """Return the look that is under way, or a new one."""
-        with self._lock:
-            if self._running is None or self._running.done():
-                self._running = Future()
-                # Daemonic, or a store that hangs would keep the process from ending.
-                threading.Thread(target=self._run, args=(self._running,), daemon=True).start()
-            return self._running
-
-    def _run(self, future: Future[Finding]) -> None:
+    def _answer(self) -> Finding:
         try:
-            future.set_result(self._look())
-        except Exception:  # noqa: BLE001  a look that fails is an answer, too
+            return super()._answer()
+        except Exception:  # noqa: BLE001
             structlog.get_logger(__name__).exception("health_check_failed")
-            future.set_result(Finding("degraded", "The check itself failed.", "See the log."))
-        finally:
-            connections.close_all()
+            return Finding("degraded", "The check itself failed.", "See the log.")
 
 
 def look_at(names: Iterable[str]) -> dict[str, Finding]:
@@ -157,22 +138,18 @@ def _redis_answers() -> bool:
 
 def check_worker() -> Finding:
     """Ask whether job workers report, and whether they get anything done."""
-    from django_q.brokers import Broker
-    from django_q.status import Stat
-
-    if not _redis_answers():
-        says = "Unknown: workers report through Redis, which does not answer."
-        return Finding("degraded", says, "Bring Redis back; the jobs themselves are safe.")
-    # The bare broker: our own would ask the database for no more than a report in Redis.
-    workers = sum(len(cluster.workers) for cluster in Stat.get_all(Broker()))
+    try:
+        workers = WorkerHeartbeat.objects.alive().count()
+    except DatabaseError:
+        return Finding("degraded", "Unknown while the database does not answer.")
     if not workers:
         says = "No worker reports: summaries wait until one does, and nothing is lost."
-        return Finding("degraded", says, "Start or restart `manage.py qcluster`.")
+        return Finding("degraded", says, "Start or restart `manage.py worker`.")
     with suppress(DatabaseError):
         backlog = Backlog.now()
         if backlog.is_stuck:
             says = f"Workers report, but finish nothing of what waits: {backlog}."
-            return Finding("degraded", says, "Restart `manage.py qcluster`; the jobs are kept.")
+            return Finding("degraded", says, "Restart `manage.py worker`; the jobs are kept.")
     return Finding("ok", f"Workers that report: {workers}.")
 
 
@@ -186,49 +163,6 @@ def check_queue() -> Finding:
         todo = "See whether workers run; raise WORKERS if they are busy."
         return Finding("degraded", f"Late: {backlog}.", todo)
     return Finding("ok", f"Waiting: {backlog}." if backlog.jobs else "Empty.")
-
-
-@dataclass(frozen=True)
-class Backlog:
-    """The jobs that wait: how many (counted up to 10,000), and for how long.
-
-    A job that a worker has taken waits again when its time (JOB_RETRY_SECONDS) is over.
-    """
-
-    jobs: int
-    oldest_seconds: float
-    is_stuck: bool
-
-    @classmethod
-    def now(cls) -> Backlog:
-        """Read it in three short queries; raises `DatabaseError` when they take over a second."""
-        from django_q.models import OrmQ, Task
-
-        now = timezone.now()
-        lately = now - timedelta(seconds=STUCK_AFTER_SECONDS)
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SET LOCAL statement_timeout = '1s'")
-            due = OrmQ.objects.filter(lock__lte=now)
-            oldest = due.order_by("lock").values_list("lock", flat=True).first()
-            if oldest is None:
-                return cls(0, 0, is_stuck=False)
-            jobs = due.order_by()[:_COUNT_AT_MOST].count()
-            idle = not Task.objects.filter(stopped__gt=lately).exists()
-        return cls(jobs, (now - oldest).total_seconds(), is_stuck=idle and oldest < lately)
-
-    def __str__(self) -> str:
-        """Return `3 jobs, the oldest for 4 s`."""
-        count = f"{self.jobs:,}" + (" or more" if self.jobs == _COUNT_AT_MOST else "")
-        jobs = "job" if self.jobs == 1 else "jobs"
-        return f"{count} {jobs}, the oldest for {_span(self.oldest_seconds)}"
-
-
-def _span(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.0f} h"
 
 
 def check_dynamodb() -> Finding:
@@ -319,16 +253,21 @@ def _not_ready(says: str) -> HttpResponse:
     )
 
 
+_at_scrape = AtScrape()
+
+
 @require_safe
 @never_cache
 def metrics(request: HttpRequest) -> HttpResponse:
     """Prometheus' figures, of all processes when PROMETHEUS_MULTIPROC_DIR is set."""
     if not _may_read_metrics(request):
         return errors.not_found(request, PermissionError())
-    registry = REGISTRY
+    registry = CollectorRegistry()
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
-        registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    else:
+        registry.register(REGISTRY)  # it collects like any other
+    registry.register(_at_scrape)
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
     return HttpResponse(encode(registry), content_type=content_type)
 

@@ -3,7 +3,9 @@
 import hashlib
 import os
 import shutil
+import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
@@ -15,7 +17,7 @@ from embedded.exceptions import CannotStart
 from embedded.logs import LogFile
 from embedded.ports import refuse_unless_free
 from embedded.private import make_private_folder, secret_in
-from embedded.programs import Errand, Program, Revivable, Watch
+from embedded.programs import Errand, Program, Revivable, StopSteps, Watch
 from embedded.running import REPOSITORY, announce, withdraw
 from embedded.services import DynamoDB, Postgres
 from embedded.settings import Settings
@@ -28,10 +30,14 @@ _COMMAND_SECONDS = 600
 _WAIT_FOR_OTHER_SECONDS = 600
 _RELEASE_SECONDS = _WAIT_FOR_OTHER_SECONDS + 1800
 _FIRST_ANSWER_SECONDS = 60
-_STOP_SECONDS = 12
+_WEB_STOPS: StopSteps = ((signal.SIGTERM, 12),)
+# The second request ends a running job at once, in good order.
+_JOB_SECONDS = 30
+_WORKER_STOPS: StopSteps = ((signal.SIGTERM, _JOB_SECONDS), (signal.SIGTERM, 5))
+_SLOW_STOP_SECONDS = 2
 _LOOK_EVERY_SECONDS = 0.2
 _WEB = ("-m", "gunicorn", "-c", "config/gunicorn.py", "config.wsgi")
-_WORKER = ("manage.py", "qcluster")
+_WORKER = ("manage.py", "worker")
 _RELEASE = ("release", "--wait", str(_WAIT_FOR_OTHER_SECONDS))
 
 
@@ -64,9 +70,9 @@ class Launcher:
         self._collect_static()
         self._manage(*_RELEASE, seconds=_RELEASE_SECONDS)
         self._release = self._errand(*_RELEASE, seconds=_RELEASE_SECONDS)
-        worker = self._program("worker", _WORKER)
-        web = self._program("web", _WEB)
-        exits.push(worker)
+        worker = self._program("worker", _WORKER, _WORKER_STOPS)
+        web = self._program("web", _WEB, _WEB_STOPS)
+        exits.callback(_stop_worker, worker)
         exits.enter_context(web)
         self._wait_for_first_answer(web)
         worker.revive()
@@ -139,10 +145,10 @@ class Launcher:
         around = self._surroundings(command)
         return Errand(f"`manage.py {command}`", arguments, around, seconds=seconds)
 
-    def _program(self, name: str, arguments: Sequence[str]) -> Program:
+    def _program(self, name: str, arguments: Sequence[str], stops: StopSteps) -> Program:
         command = [sys.executable, *arguments]
         around = self._surroundings(name)
-        return Program(f"The {name} program", command, around, stop_seconds=_STOP_SECONDS)
+        return Program(f"The {name} program", command, around, stop_steps=stops)
 
     def _surroundings(self, name: str) -> Surroundings:
         log = self._logs[name] = LogFile(self._data_dir / "log" / f"{name}.log")
@@ -177,6 +183,18 @@ class Launcher:
 
     def _failure(self, what: str, log: LogFile) -> CannotStart:
         return CannotStart(f"{what}. Look into {log.path}. Its last words:\n{log.last_lines(20)}")
+
+
+def _stop_worker(worker: Program) -> None:
+    """Stop it, and tell who waits for a running job why nothing seems to happen."""
+    says = (
+        f"Waiting for a running job, {_JOB_SECONDS} s at most; Ctrl-C again stops everything now."
+    )
+    slow = threading.Timer(_SLOW_STOP_SECONDS, say, [says])
+    slow.daemon = True
+    slow.start()
+    worker.stop()
+    slow.cancel()
 
 
 def metrics_folder(data_dir: Path, memory: Path = Path("/dev/shm")) -> Path:  # noqa: S108

@@ -9,6 +9,9 @@ from typing import Protocol
 from embedded.children import Child, Group, Surroundings
 from embedded.waiting import Deadline
 
+# Signals, each with the seconds after which the next one is sent, and after the last the kill.
+StopSteps = Sequence[tuple[signal.Signals, float]]
+
 _WINDOW_SECONDS = 60
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 15
 
@@ -60,13 +63,13 @@ class Program:
     """One program with all its descendants, from ``with`` to its end."""
 
     def __init__(
-        self, name: str, command: Sequence[str], around: Surroundings, *, stop_seconds: float
+        self, name: str, command: Sequence[str], around: Surroundings, *, stop_steps: StopSteps
     ) -> None:
-        """Describe it; `stop_seconds` is what it gets between SIGTERM and being killed."""
+        """Describe it; `stop_steps` are the signals that stop it, and what each may take."""
         self.name = name
         self._command = command
         self._around = around
-        self._stop_seconds = stop_seconds
+        self._stop_steps = stop_steps
         self._group: Group | None = None
 
     @property
@@ -85,8 +88,12 @@ class Program:
         return self
 
     def __exit__(self, *_exception: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop it; nothing happens if it does not run."""
         if self._group:
-            self._group.stop([(signal.SIGTERM, self._stop_seconds)])
+            self._group.stop(self._stop_steps)
 
 
 class Errand:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -14,13 +13,11 @@ from django.conf import settings as django_settings
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 from django.utils import timezone
-from django_q.brokers import Broker
 from django_q.models import OrmQ, Success
-from django_q.signing import SignedPackage
-from django_q.status import Stat, Status
 
 from config import health
 from config.health import Check, Finding
+from config.models import WorkerHeartbeat
 from embedded.services import Valkey
 from tests.config.conftest import BROWSER, CURL
 
@@ -32,11 +29,11 @@ def page_of(client: Client) -> dict[str, Any]:
     return page
 
 
-def report_workers(count: int) -> None:
-    """Report as a running cluster does twice a second."""
-    status = Status(pid=1, cluster_id=str(uuid.uuid4()))
-    status.workers = list(range(count))
-    Broker().set_stat(Stat.get_key(status.cluster_id), SignedPackage.dumps(status, True), 3)
+def report_workers(count: int, ago: timedelta = timedelta(0)) -> None:
+    """Report as so many running `manage.py worker` do every few seconds."""
+    beat = {"host": "here", "state": WorkerHeartbeat.WORKING, "beat_at": timezone.now() - ago}
+    for number in range(count):
+        WorkerHeartbeat.objects.create(id=f"here:{number}", **beat)
 
 
 def queue_job(waited: timedelta) -> None:
@@ -298,40 +295,46 @@ def test_a_frozen_redis_is_degraded_and_leaves_the_breaker_alone(own_valkey: Val
 
 
 @pytest.mark.django_db
-def test_workers_that_report_are_counted(own_valkey: Valkey) -> None:
+def test_workers_that_report_are_counted() -> None:
     report_workers(2)
-    report_workers(3)
 
     finding = health.check_worker()
 
-    assert (finding.state, finding.says) == ("ok", "Workers that report: 5.")
-
-
-def test_no_worker_is_degraded(own_valkey: Valkey) -> None:
-    finding = health.check_worker()
-
-    assert finding.state == "degraded"
-    assert "manage.py qcluster" in finding.do
-
-
-def test_workers_are_unknown_without_redis(own_valkey: Valkey) -> None:
-    own_valkey.pause()
-
-    finding = health.check_worker()
-
-    assert finding.state == "degraded"
-    assert finding.says.startswith("Unknown")
-
-
-def test_a_report_signed_with_another_key_is_not_believed(own_valkey: Valkey) -> None:
-    key = Stat.get_key("somebody")
-    Broker().set_stat(key, "gASVAAAAAAAAAA.forged:signature", 3)
-
-    assert "No worker" in health.check_worker().says
+    assert (finding.state, finding.says) == ("ok", "Workers that report: 2.")
 
 
 @pytest.mark.django_db
-def test_workers_that_finish_nothing_of_an_old_queue_are_stuck(own_valkey: Valkey) -> None:
+@pytest.mark.parametrize("reported", [0, 2])
+def test_no_worker_or_none_that_has_reported_for_a_minute_is_degraded(reported: int) -> None:
+    report_workers(reported, ago=timedelta(seconds=61))
+
+    finding = health.check_worker()
+
+    assert (finding.state, finding.says.split(":")[0]) == ("degraded", "No worker reports")
+    assert "manage.py worker" in finding.do
+
+
+@pytest.mark.django_db
+def test_workers_report_without_redis(own_valkey: Valkey) -> None:
+    report_workers(1)
+    own_valkey.pause()
+
+    assert health.check_worker().state == "ok"
+
+
+@pytest.mark.django_db
+def test_workers_are_unknown_without_the_database(
+    use_database_port: Callable[[int], None], closed_port: int
+) -> None:
+    use_database_port(closed_port)
+
+    finding = health.CHECKS["worker"].start().result(10)
+
+    assert (finding.state, finding.says.split()[0]) == ("degraded", "Unknown")
+
+
+@pytest.mark.django_db
+def test_workers_that_finish_nothing_of_an_old_queue_are_stuck() -> None:
     report_workers(2)
     queue_job(waited=timedelta(seconds=90))
 
@@ -342,7 +345,7 @@ def test_workers_that_finish_nothing_of_an_old_queue_are_stuck(own_valkey: Valke
 
 
 @pytest.mark.django_db
-def test_workers_that_are_busy_are_not_stuck(own_valkey: Valkey) -> None:
+def test_workers_that_are_busy_are_not_stuck() -> None:
     report_workers(2)
     queue_job(waited=timedelta(seconds=90))
     now = timezone.now()

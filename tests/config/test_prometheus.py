@@ -5,11 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
+from django_q.models import OrmQ
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from config import metrics
+from config.models import WorkerHeartbeat
 
 OUTSIDE = {"REMOTE_ADDR": "203.0.113.7"}
 
@@ -87,3 +98,78 @@ def test_openmetrics_is_spoken_where_it_is_asked_for(client: Client) -> None:
 
     assert answer["Content-Type"].startswith("application/openmetrics-text")
     assert answer.text.endswith("# EOF\n")
+
+
+# --- Asked when Prometheus asks
+
+
+@pytest.fixture(params=["one process", "several processes"])
+def _processes(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if request.param == "several processes":
+        monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("_processes")
+def test_the_queue_and_its_workers_are_told_of(client: Client) -> None:
+    for seconds in (5, 42):
+        lock = timezone.now() - timedelta(seconds=seconds)
+        OrmQ.objects.create(key="rethread", payload="", lock=lock)
+    for number in (1, 2):
+        WorkerHeartbeat.objects.create(
+            id=str(number), host="h1", state=WorkerHeartbeat.WORKING, restarts=number
+        )
+
+    lines = client.get("/metrics").text.splitlines()
+
+    figures = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert figures["rethread_queue_jobs"] == "2.0"
+    assert 42 <= float(figures["rethread_queue_oldest_seconds"]) < 60
+    assert figures["rethread_workers"] == "2.0"
+    assert figures['rethread_worker_restarts_total{host="h1"}'] == "3.0"
+
+
+def test_a_database_that_is_away_costs_only_its_own_figures(
+    client: Client, use_database_port: Callable[[int], None], closed_port: int
+) -> None:
+    use_database_port(closed_port)
+
+    answer = client.get("/metrics")
+
+    assert answer.status_code == 200
+    assert "rethread_append_seconds" in answer.text
+    assert "rethread_queue_jobs" not in answer.text
+
+
+class Hanging(Collector):
+    """Asks a store that does not answer."""
+
+    def __init__(self) -> None:
+        self.asked, self.gate = 0, threading.Event()
+
+    def collect(self) -> Iterator[Metric]:
+        self.asked += 1
+        self.gate.wait(30)
+        yield GaugeMetricFamily("hung", "Nobody sees it.", 1)
+
+
+class Quick(Collector):
+    """Answers at once."""
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily("answered", "Everybody sees it.", 1)
+
+
+def test_one_that_hangs_holds_up_no_scrape_and_is_not_asked_again(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging = Hanging()
+    monkeypatch.setattr(metrics, "AT_SCRAPE", [hanging, Quick()])
+
+    texts = [client.get("/metrics").text for _ in range(2)]
+
+    assert all("answered 1.0" in text and "hung" not in text for text in texts)
+    assert hanging.asked == 1
+    hanging.gate.set()

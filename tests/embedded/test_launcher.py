@@ -1,13 +1,18 @@
+import signal
 from pathlib import Path
 
 import pytest
 
 from config.management.commands import release
 from embedded import launcher
+from embedded.children import Surroundings
 from embedded.exceptions import CannotStart
 from embedded.launcher import Launcher
+from embedded.logs import LogFile
+from embedded.programs import Program
 from embedded.settings import Settings
 from embedded.stack import SERVICES
+from embedded.waiting import wait_until
 from embedded.welcome import welcome
 
 ELSEWHERE = {service.variable: "elsewhere" for service in SERVICES}
@@ -42,3 +47,24 @@ def test_the_password_stands_beside_what_it_is_good_for(tmp_path: Path) -> None:
     pages = next(line for line in text.splitlines() if "Pages" in line)
     assert pages.split() == ["Pages", "http://127.0.0.1:8000/"]
     assert "token for the API as tenant demo, user ana, password hunter2:\n\n  curl" in text
+
+
+@pytest.mark.parametrize(("slow_after", "told"), [(0.05, True), (60, False)])
+def test_who_waits_for_a_running_job_is_told_why(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    slow_after: float,
+    told: bool,
+) -> None:
+    monkeypatch.setattr(launcher, "_SLOW_STOP_SECONDS", slow_after)
+    script = "trap '' TERM; touch ready; sleep 600; sleep 600"
+    around = Surroundings(tmp_path, {"PATH": "/usr/bin:/bin"}, LogFile(tmp_path / "it.log"))
+    worker = Program("It", ["sh", "-c", script], around, stop_steps=[(signal.SIGTERM, 0.5)])
+    worker.revive()
+    assert wait_until((tmp_path / "ready").exists, seconds=5)
+
+    launcher._stop_worker(worker)
+
+    assert not worker.is_alive
+    assert ("Waiting for a running job, 30 s at most" in capsys.readouterr().out) is told

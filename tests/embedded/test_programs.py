@@ -1,3 +1,4 @@
+import signal
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ class Clock:
 
 def program(tmp_path: Path, script: str) -> Program:
     around = Surroundings(tmp_path, {"PATH": "/usr/bin:/bin"}, LogFile(tmp_path / "it.log"))
-    return Program("It", ["sh", "-c", script], around, stop_seconds=0.3)
+    stops = [(signal.SIGTERM, 0.3)]
+    return Program("It", ["sh", "-c", script], around, stop_steps=stops)
 
 
 def errand(tmp_path: Path, script: str, seconds: float = 10) -> Errand:

@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from django.conf import settings
 from django.core.management import BaseCommand, CommandError, call_command
 from django.db import DatabaseError, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.executor import MigrationExecutor
+from django.utils.module_loading import import_string
+
+from config.jobs import ensure_periodic_jobs
 
 # Any number will do, as long as every release uses it: "rethread" in ASCII.
 LOCK = int.from_bytes(b"rethread")
@@ -41,6 +45,9 @@ class Command(BaseCommand):
         try:
             with self.only_one(wait):
                 self.migrate()
+                for step in settings.RELEASE_STEPS:
+                    import_string(step)()
+                ensure_periodic_jobs()
         except DatabaseError as error:
             raise CommandError(f"The database refused: {str(error).strip()}") from error
         self.stdout.write("Released.")
