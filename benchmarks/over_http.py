@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
 from benchmarks import material
@@ -64,6 +64,18 @@ def writers(bench: Bench, threads: int) -> Line:
     answers = [bench.client.run(job) for _ in range(max(3, bench.scale.rounds // 3))]
     on = "1 thread" if threads == 1 else f"{threads} threads"
     return Line(f"append over HTTP, {WRITERS} writers on {on}", _rate(answers))
+
+
+def turn_job(bench: Bench, threads: Sequence[uuid.UUID]) -> Job:
+    """Return the writing of turns to these threads in turn, one at a time."""
+    return Job(
+        port=bench.site.port,
+        paths=[_turn_path(thread_id) for thread_id in threads],
+        count=bench.scale.requests,
+        method="PUT",
+        bodies=_bodies(),
+        token=bench.token,
+    )
 
 
 def _turn_path(thread_id: uuid.UUID) -> str:

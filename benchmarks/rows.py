@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from benchmarks import in_process, lengths, lists, memory, over_http, reuse, sizes
+from benchmarks import folding, in_process, lengths, lists, memory, over_http, reuse, sizes
 from benchmarks.bench import Bench
 from benchmarks.report import Line
 
@@ -13,6 +13,7 @@ ROWS: dict[str, Callable[[Bench], Iterable[Line]]] = {
     "context": in_process.context,
     "context-http": over_http.context,
     "append-http": over_http.append,
+    "append-folding": folding.measure,
     "lengths": lengths.measure,
     "lists": lists.measure,
     "bytes": sizes.measure,

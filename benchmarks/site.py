@@ -76,9 +76,7 @@ class Worker(Running):
     """The processes that run jobs."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
-        super().__init__(
-            folder / "log" / "bench-worker.log", ("manage.py", "qcluster"), environment
-        )
+        super().__init__(folder / "log" / "bench-worker.log", ("manage.py", "worker"), environment)
 
 
 def _descendants(pid: int) -> Iterator[int]:

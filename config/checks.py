@@ -9,6 +9,7 @@ can't be read at all.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -24,6 +25,8 @@ OURS = "rethread"
 
 SECRET_KEY_MIN_CHARS = 50
 _SLOW_REDIS_SECONDS = 1.0
+# What a summary may take beside its two calls: the prompt from Langfuse, and storing it.
+_PROMPT_SECONDS = 5
 
 _POSITIVE = (
     "MAX_BODY_BYTES",
@@ -36,16 +39,44 @@ _POSITIVE = (
     "MAX_ARTIFACT_BYTES",
     "MAX_METADATA_KEYS",
     "MAX_PAGE_BYTES",
+    "MAX_UPLOAD_BYTES",
+    "MAX_UPLOAD_UNPACKED_BYTES",
+    "MAX_UPLOAD_ROWS",
+    "MAX_UPLOAD_COLUMNS",
+    "MAX_UPLOAD_CELLS",
+    "MAX_UPLOAD_CELL_CHARS",
+    "MAX_SESSION_UPLOAD_BYTES",
+    "UPLOAD_REDIS_SHARE",
+    "UPLOAD_PARSE_SECONDS",
+    "UPLOAD_PARSE_MEMORY_BYTES",
+    "UPLOADS_AT_ONCE",
+    "UPLOAD_PAGE_ROWS",
+    "FILE_DATA_TTL_MINUTES",
+    "DYNAMODB_TTL_DAYS",
+    "HISTORY_SESSIONS",
+    "HISTORY_CONTEXT_SESSIONS",
+    "HISTORY_CONTEXT_BYTES",
+    "SESSION_DIGEST_BYTES",
     "MEMORY_TTL_HOURS",
     "MEMORY_MAX_RECENT_MESSAGES",
     "MEMORY_COMPRESSION_THRESHOLD",
     "MEMORY_WINDOW_TURNS",
     "MEMORY_LEASE_SECONDS",
+    "FOLD_INPUT_TOKENS",
+    "FOLD_CLAIM_SECONDS",
+    "FOLD_BACKOFF_SECONDS",
+    "FOLD_BACKOFF_MAX_SECONDS",
+    "FACTS_MAX_TOKENS",
     "CONTEXT_TOKEN_BUDGET",
     "CONTEXT_MAX_TOKEN_BUDGET",
     "CONTEXT_PART_MAX_CHARS",
     "REDIS_TIMEOUT_SECONDS",
+    "SUMMARY_MAX_OUTPUT_TOKENS",
+    "SUMMARY_MAX_WORDS",
+    "SUMMARY_TIMEOUT_SECONDS",
     "TOKEN_TTL_HOURS",
+    "WORKER_FROZEN_AFTER_SECONDS",
+    "CHECKPOINT_POOL_SIZE",
 )
 # Zero means: every time, or no limit.
 _NOT_NEGATIVE = (
@@ -53,16 +84,22 @@ _NOT_NEGATIVE = (
     "DATABASE_STATEMENT_TIMEOUT_SECONDS",
     "DATABASE_LOCK_TIMEOUT_SECONDS",
     "DATABASE_CONN_MAX_AGE_SECONDS",
+    "FOLD_KEPT_ARTIFACT_TURNS",
+    "CHECKPOINT_RETENTION_DAYS",
     "MEMORY_CHECK_SECONDS",
     "NUM_PROXIES",
     "PRINCIPAL_CACHE_SECONDS",
     "REDIS_BREAKER_SECONDS",
+    "SUMMARY_PROMPT_CACHE_SECONDS",
+    "SUMMARY_PROMPT_RETRY_SECONDS",
 )
 _TAKE_IT_OUT = "Take it out of the environment for its default (.env.example)."
 # Each must not be larger than the one after it.
 _ASCENDING = (
     ("MEMORY_MAX_RECENT_MESSAGES", "MEMORY_COMPRESSION_THRESHOLD", "MEMORY_WINDOW_TURNS"),
     ("CONTEXT_TOKEN_BUDGET", "CONTEXT_MAX_TOKEN_BUDGET"),
+    ("HISTORY_CONTEXT_SESSIONS", "HISTORY_SESSIONS"),
+    ("FOLD_BACKOFF_SECONDS", "FOLD_BACKOFF_MAX_SECONDS"),
     ("MAX_PAYLOAD_BYTES", "MAX_BODY_BYTES"),
     ("MAX_ARTIFACT_BYTES", "MAX_BODY_BYTES"),
 )
@@ -174,6 +211,57 @@ def key_prefix(**_: Any) -> Iterator[CheckMessage]:
             "MEMORY_KEY_PREFIX is empty or has a brace in it.",
             hint="Use letters, digits, `_`, `-` and `:`.",
             id="rethread.E007",
+        )
+    if set("{}") & set(settings.SESSION_KEY_PREFIX):
+        yield checks.Error(
+            "SESSION_KEY_PREFIX has a brace in it.",
+            hint="Use letters, digits, `_`, `-` and `:`.",
+            id="rethread.E007",
+        )
+
+
+@checks.register(OURS)
+def history_table(**_: Any) -> Iterator[CheckMessage]:
+    """E012 a name that DynamoDB gives no table."""
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{3,255}", settings.HISTORY_TABLE):
+        yield checks.Error(
+            "HISTORY_TABLE is no name of a table in DynamoDB.",
+            hint="Use 3 to 255 letters, digits, `_`, `-` and `.`.",
+            id="rethread.E012",
+        )
+
+
+@checks.register(OURS)
+def summary_time(**_: Any) -> Iterator[CheckMessage]:
+    """E010 a summary that may take longer than what waits for it."""
+    longest = 2 * settings.SUMMARY_TIMEOUT_SECONDS + _PROMPT_SECONDS
+    waiting = {
+        "FOLD_CLAIM_SECONDS": settings.FOLD_CLAIM_SECONDS,
+        "JOB_TIMEOUT_SECONDS": settings.Q_CLUSTER["timeout"],
+    }
+    for name, seconds in waiting.items():
+        if longest > seconds:
+            yield checks.Error(
+                f"{name} is {seconds}, too little for two calls of SUMMARY_TIMEOUT_SECONDS, which "
+                f"is {settings.SUMMARY_TIMEOUT_SECONDS:g}: summaries of slow models would be lost.",
+                hint=f"Set {name} to {longest:g} or more.",
+                id="rethread.E010",
+            )
+
+
+@checks.register(OURS)
+def summary_servers(**_: Any) -> Iterator[CheckMessage]:
+    """E011 an address that is none; W006 half of Langfuse."""
+    for name in ("OPENAI_BASE_URL", "LANGFUSE_HOST"):
+        address = getattr(settings, name)
+        if address and not address.startswith(("http://", "https://")):
+            way_out = "Write it with https:// or http://, as in http://localhost:11434/v1."
+            yield checks.Error(f"{name} can't be read.", hint=way_out, id="rethread.E011")
+    if bool(settings.LANGFUSE_PUBLIC_KEY) != bool(settings.LANGFUSE_SECRET_KEY):
+        yield checks.Warning(
+            "Only one of LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY is set: Langfuse is not used.",
+            hint="Set both or none.",
+            id="rethread.W006",
         )
 
 

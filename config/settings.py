@@ -7,17 +7,16 @@ run beside it. `.env.example` lists each variable with its default and meaning.
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import environ
-import structlog
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from config.environment import Environment, one_of
+from config.environment import Environment, number_or_none, one_of, word_lists
+from config.logs import configure_structlog, logging_settings
 from embedded.running import data_folder, running_environment
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -60,10 +59,35 @@ env = Environment(
     MEMORY_WINDOW_TURNS=(int, 40),
     MEMORY_CHECK_SECONDS=(int, 30),
     MEMORY_LEASE_SECONDS=(float, 2.0),
+    FOLD_INPUT_TOKENS=(int, 12_000),
+    FOLD_KEPT_ARTIFACT_TURNS=(int, 5),
+    FOLD_CLAIM_SECONDS=(int, 90),
+    FOLD_BACKOFF_SECONDS=(int, 60),
+    FOLD_BACKOFF_MAX_SECONDS=(int, 3_600),
+    FACTS_MAX_TOKENS=(int, 600),
+    SQL_DIALECT=(str, ""),
     CONTEXT_TOKEN_BUDGET=(int, 2000),
     CONTEXT_MAX_TOKEN_BUDGET=(int, 200_000),
     CONTEXT_PART_MAX_CHARS=(int, 20_000),
     FENCE_KEY=(str, ""),
+    # Summaries
+    SUMMARY_MODEL=(str, "gpt-4.1-mini"),
+    SUMMARY_TEMPERATURE=(number_or_none, 0.2),
+    SUMMARY_TIMEOUT_SECONDS=(float, 30.0),
+    SUMMARY_MAX_OUTPUT_TOKENS=(int, 1500),
+    SUMMARY_OUTPUT_LIMIT_NAME=(
+        one_of("max_completion_tokens", "max_tokens"),
+        "max_completion_tokens",
+    ),
+    SUMMARY_MAX_WORDS=(int, 220),
+    SUMMARY_PROMPT_NAME=(str, "conversation_summarizer"),
+    SUMMARY_PROMPT_CACHE_SECONDS=(int, 300),
+    SUMMARY_PROMPT_RETRY_SECONDS=(int, 60),
+    OPENAI_API_KEY=(str, ""),
+    OPENAI_BASE_URL=(str, ""),
+    LANGFUSE_PUBLIC_KEY=(str, ""),
+    LANGFUSE_SECRET_KEY=(str, ""),
+    LANGFUSE_HOST=(str, "https://cloud.langfuse.com"),
     # Limits at the door; each answers 413 or 422 and names its number
     MAX_BODY_BYTES=(int, 16 * 1024 * 1024),
     MAX_QUERY_CHARS=(int, 4_000_000),
@@ -75,10 +99,37 @@ env = Environment(
     MAX_ARTIFACT_BYTES=(int, 64 * 1024),
     MAX_METADATA_KEYS=(int, 16),
     MAX_PAGE_BYTES=(int, 16 * 1024 * 1024),
+    # Uploaded files
+    MAX_UPLOAD_BYTES=(int, 32 * 1024 * 1024),
+    MAX_UPLOAD_UNPACKED_BYTES=(int, 160 * 1024 * 1024),
+    MAX_UPLOAD_ROWS=(int, 500_000),
+    MAX_UPLOAD_COLUMNS=(int, 1_000),
+    MAX_UPLOAD_CELLS=(int, 5_000_000),
+    MAX_UPLOAD_CELL_CHARS=(int, 100_000),
+    MAX_SESSION_UPLOAD_BYTES=(int, 64 * 1024 * 1024),
+    UPLOAD_REDIS_SHARE=(float, 0.7),
+    UPLOAD_PARSE_SECONDS=(int, 30),
+    UPLOAD_PARSE_MEMORY_BYTES=(int, 512 * 1024 * 1024),
+    UPLOADS_AT_ONCE=(int, 2),
+    UPLOAD_PAGE_ROWS=(int, 100),
+    FILE_DATA_TTL_MINUTES=(int, 60),
+    SESSION_KEY_PREFIX=(str, ""),
+    # Long-term history
+    HISTORY_TABLE=(str, "erp-agent-conversations"),
+    DYNAMODB_TTL_DAYS=(int, 90),
+    HISTORY_SESSIONS=(int, 10),
+    HISTORY_CONTEXT_SESSIONS=(int, 5),
+    HISTORY_CONTEXT_BYTES=(int, 6_000),
+    SESSION_DIGEST_BYTES=(int, 16_000),
+    SESSION_TOPICS=(word_lists, {}),
+    # Checkpoints
+    CHECKPOINT_RETENTION_DAYS=(int, 30),
+    CHECKPOINT_POOL_SIZE=(int, 4),
     # Jobs
     WORKERS=(int, 2),
     JOB_TIMEOUT_SECONDS=(int, 120),
     JOB_RETRY_SECONDS=(int, 180),
+    WORKER_FROZEN_AFTER_SECONDS=(float, 20.0),
 )
 
 # Empty is no file at all, not the default: what tests run in reads none.
@@ -286,10 +337,34 @@ MEMORY_KEY_PREFIX = env("MEMORY_KEY_PREFIX")
 MEMORY_WINDOW_TURNS = env("MEMORY_WINDOW_TURNS")
 MEMORY_CHECK_SECONDS = env("MEMORY_CHECK_SECONDS")
 MEMORY_LEASE_SECONDS = env("MEMORY_LEASE_SECONDS")
+FOLD_INPUT_TOKENS = env("FOLD_INPUT_TOKENS")
+FOLD_KEPT_ARTIFACT_TURNS = env("FOLD_KEPT_ARTIFACT_TURNS")
+FOLD_CLAIM_SECONDS = env("FOLD_CLAIM_SECONDS")
+FOLD_BACKOFF_SECONDS = env("FOLD_BACKOFF_SECONDS")
+FOLD_BACKOFF_MAX_SECONDS = env("FOLD_BACKOFF_MAX_SECONDS")
+FACTS_MAX_TOKENS = env("FACTS_MAX_TOKENS")
+SQL_DIALECT = env("SQL_DIALECT")
 CONTEXT_TOKEN_BUDGET = env("CONTEXT_TOKEN_BUDGET")
 CONTEXT_MAX_TOKEN_BUDGET = env("CONTEXT_MAX_TOKEN_BUDGET")
 CONTEXT_PART_MAX_CHARS = env("CONTEXT_PART_MAX_CHARS")
 FENCE_KEY = env("FENCE_KEY") or SECRET_KEY
+
+# --- Summaries ----------------------------------------------------------------------------
+
+SUMMARY_MODEL = env("SUMMARY_MODEL")
+SUMMARY_TEMPERATURE = env("SUMMARY_TEMPERATURE")
+SUMMARY_TIMEOUT_SECONDS = env("SUMMARY_TIMEOUT_SECONDS")
+SUMMARY_MAX_OUTPUT_TOKENS = env("SUMMARY_MAX_OUTPUT_TOKENS")
+SUMMARY_OUTPUT_LIMIT_NAME = env("SUMMARY_OUTPUT_LIMIT_NAME")
+SUMMARY_MAX_WORDS = env("SUMMARY_MAX_WORDS")
+SUMMARY_PROMPT_NAME = env("SUMMARY_PROMPT_NAME")
+SUMMARY_PROMPT_CACHE_SECONDS = env("SUMMARY_PROMPT_CACHE_SECONDS")
+SUMMARY_PROMPT_RETRY_SECONDS = env("SUMMARY_PROMPT_RETRY_SECONDS")
+OPENAI_API_KEY = env("OPENAI_API_KEY")
+OPENAI_BASE_URL = env("OPENAI_BASE_URL")
+LANGFUSE_PUBLIC_KEY = env("LANGFUSE_PUBLIC_KEY")
+LANGFUSE_SECRET_KEY = env("LANGFUSE_SECRET_KEY")
+LANGFUSE_HOST = env("LANGFUSE_HOST")
 
 # --- Limits -------------------------------------------------------------------------------
 
@@ -305,24 +380,66 @@ MAX_ARTIFACT_BYTES = env("MAX_ARTIFACT_BYTES")
 MAX_METADATA_KEYS = env("MAX_METADATA_KEYS")
 MAX_PAGE_BYTES = env("MAX_PAGE_BYTES")
 
+# --- Uploaded files -----------------------------------------------------------------------
+
+MAX_UPLOAD_BYTES = env("MAX_UPLOAD_BYTES")
+MAX_UPLOAD_UNPACKED_BYTES = env("MAX_UPLOAD_UNPACKED_BYTES")
+MAX_UPLOAD_ROWS = env("MAX_UPLOAD_ROWS")
+MAX_UPLOAD_COLUMNS = env("MAX_UPLOAD_COLUMNS")
+MAX_UPLOAD_CELLS = env("MAX_UPLOAD_CELLS")
+MAX_UPLOAD_CELL_CHARS = env("MAX_UPLOAD_CELL_CHARS")
+MAX_SESSION_UPLOAD_BYTES = env("MAX_SESSION_UPLOAD_BYTES")
+UPLOAD_REDIS_SHARE = env("UPLOAD_REDIS_SHARE")
+UPLOAD_PARSE_SECONDS = env("UPLOAD_PARSE_SECONDS")
+UPLOAD_PARSE_MEMORY_BYTES = env("UPLOAD_PARSE_MEMORY_BYTES")
+UPLOADS_AT_ONCE = env("UPLOADS_AT_ONCE")
+UPLOAD_PAGE_ROWS = env("UPLOAD_PAGE_ROWS")
+FILE_DATA_TTL_MINUTES = env("FILE_DATA_TTL_MINUTES")
+SESSION_KEY_PREFIX = env("SESSION_KEY_PREFIX")
+
+# --- Long-term history --------------------------------------------------------------------
+
+HISTORY_TABLE = env("HISTORY_TABLE")
+DYNAMODB_TTL_DAYS = env("DYNAMODB_TTL_DAYS")
+HISTORY_SESSIONS = env("HISTORY_SESSIONS")
+HISTORY_CONTEXT_SESSIONS = env("HISTORY_CONTEXT_SESSIONS")
+HISTORY_CONTEXT_BYTES = env("HISTORY_CONTEXT_BYTES")
+SESSION_DIGEST_BYTES = env("SESSION_DIGEST_BYTES")
+SESSION_TOPICS = env("SESSION_TOPICS")
+
+# --- Checkpoints --------------------------------------------------------------------------
+
+CHECKPOINT_RETENTION_DAYS = env("CHECKPOINT_RETENTION_DAYS")
+CHECKPOINT_POOL_SIZE = env("CHECKPOINT_POOL_SIZE")
+
 # --- Jobs ---------------------------------------------------------------------------------
 
 Q_CLUSTER = {
     "name": "rethread",
     "orm": "default",
     "workers": env("WORKERS"),
-    # Prefetched jobs burn their retry clock: take no more than there are workers, one at a time.
+    # The ORM broker, without jobs fetched in advance, and with a pulse for `manage.py worker`.
+    "broker_class": "config.broker.Broker",
     "queue_limit": env("WORKERS"),
     "bulk": 1,
     "timeout": env("JOB_TIMEOUT_SECONDS"),
     "retry": env("JOB_RETRY_SECONDS"),
     "max_attempts": 20,
-    "save_limit": 100,
+    # Each result reads and locks the rows of all that succeeded.
+    "save_limit": 20,
     "ack_failures": False,
     "catch_up": False,
     "poll": 0.5,
     "label": "Jobs",
 }
+WORKER_FROZEN_AFTER_SECONDS = env("WORKER_FROZEN_AFTER_SECONDS")
+# Each becomes a schedule of django-q2.
+PERIODIC_JOBS: dict[str, dict[str, Any]] = {
+    "sweep_folds": {"func": "conversations.tasks.sweep_folds", "minutes": 1},
+    "prune_checkpoints": {"func": "conversations.tasks.prune_checkpoints", "minutes": 1440},
+}
+# What `manage.py release` calls once the tables are those of this version.
+RELEASE_STEPS = ["conversations.checkpoints.ensure_checkpoint_tables"]
 
 # --- HTTP API -----------------------------------------------------------------------------
 
@@ -354,56 +471,5 @@ SPECTACULAR_SETTINGS = {
 
 # --- Logs ---------------------------------------------------------------------------------
 
-_shared_processors: list[Any] = [
-    structlog.contextvars.merge_contextvars,
-    structlog.stdlib.add_log_level,
-    structlog.stdlib.add_logger_name,
-    structlog.processors.TimeStamper(fmt="iso", utc=True),
-    structlog.stdlib.PositionalArgumentsFormatter(),
-]
-structlog.configure(
-    processors=[
-        structlog.stdlib.filter_by_level,
-        *_shared_processors,
-        structlog.processors.StackInfoRenderer(),
-        structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-    ],
-    logger_factory=structlog.stdlib.LoggerFactory(),
-    wrapper_class=structlog.stdlib.BoundLogger,
-    cache_logger_on_first_use=True,
-)
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {
-        "json": {
-            "()": structlog.stdlib.ProcessorFormatter,
-            "foreign_pre_chain": _shared_processors,
-            "processors": [
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.format_exc_info,
-                structlog.processors.JSONRenderer(),
-            ],
-        },
-        "console": {
-            "()": structlog.stdlib.ProcessorFormatter,
-            "foreign_pre_chain": _shared_processors,
-            "processors": [
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.dev.ConsoleRenderer(
-                    colors=sys.stderr.isatty(),
-                    # The default prints local variables: passwords, tokens, what people said.
-                    exception_formatter=structlog.dev.plain_traceback,
-                ),
-            ],
-        },
-    },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": env("LOG_FORMAT")}},
-    "root": {"handlers": ["stderr"], "level": env("LOG_LEVEL")},
-    "loggers": {
-        # It repeats each refused request that our own access line already carries.
-        "django.request": {"level": "ERROR"},
-        # runserver's own access lines: they hold the query string.
-        "django.server": {"handlers": [], "level": "CRITICAL", "propagate": False},
-    },
-}
+configure_structlog()
+LOGGING = logging_settings(env("LOG_LEVEL"), env("LOG_FORMAT"))

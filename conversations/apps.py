@@ -8,3 +8,10 @@ class ConversationsConfig(AppConfig):
 
     name = "conversations"
     verbose_name = "Conversations"
+
+    def ready(self) -> None:
+        """Have Prometheus told of folds."""
+        from config.metrics import AT_SCRAPE
+        from conversations.fold_metrics import FoldCollector
+
+        AT_SCRAPE.append(FoldCollector())

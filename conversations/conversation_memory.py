@@ -57,6 +57,7 @@ T = TypeVar("T")
 
 FORMAT = 2
 RawCopy = Mapping[bytes, bytes]
+CopyHead = tuple[str, Mapping[str, Any], Sequence[str]]
 
 _SCRIPTS = files("conversations").joinpath("lua")
 _DROP_AT_ONCE = 500
@@ -234,7 +235,8 @@ class RedisConversationMemory:
         fields: list[Any] = [
             *("f", self.format, "e", epoch, "o", context.owner),
             *("v", context.version, "n", context.turn_count, "k", context.folded_through),
-            *("h", _encode_head(context), "c", int(read_at * 1000)),
+            *("h", _encode_head(context.summary, context.facts, context.kept_lines)),
+            *("c", int(read_at * 1000)),
         ]
         for turn in context.turns:
             fields += (f"t:{turn.position}", encode(turn))
@@ -255,6 +257,18 @@ class RedisConversationMemory:
         self._eval(
             "replace", thread_id, version, epoch, self.format, self.ttl_seconds,
             pieces.position, encode(pieces),
+        )  # fmt: skip
+
+    def fold(
+        self, thread_id: uuid.UUID, version: int, folded_through: int, head: CopyHead, epoch: str
+    ) -> None:
+        """Put a fold in place that made the thread's version `version`: one call, no rebuilding.
+
+        `head` is what then stands before the turns: summary, facts and kept lines.
+        """
+        self._eval(
+            "fold", thread_id, version, epoch, self.format, self.ttl_seconds,
+            self.window_turns, folded_through, _encode_head(*head),
         )  # fmt: skip
 
     def confirm(self, thread_id: uuid.UUID, version: int, epoch: str) -> None:
@@ -365,10 +379,10 @@ def _check_tokens(tokens: Sequence[list[Any]]) -> None:
     array("I", chain.from_iterable(tokens))
 
 
-def _encode_head(context: ConversationContext) -> bytes:
-    if not (context.summary or context.facts or context.kept_lines):
+def _encode_head(summary: str, facts: Mapping[str, Any], kept_lines: Sequence[str]) -> bytes:
+    if not (summary or facts or kept_lines):
         return b""
-    return orjson.dumps((context.summary, context.facts, context.kept_lines))
+    return orjson.dumps((summary, facts, kept_lines))
 
 
 def encode(pieces: TurnPieces) -> bytes:

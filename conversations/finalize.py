@@ -1,6 +1,7 @@
 """How a turn is written: two statements in the caller's transaction, three for a first one.
 
-Four for a repeat or a revision; a fifth only where different first turns of one thread race.
+Four for a repeat or a revision; a fifth only where different first turns of one thread race. One
+more each time a fold falls due, about every tenth turn: its job's row.
 
 The first takes the thread's row lock, the second inserts the turn at the next position and
 counts it, or finds that it is stored already. Written as SQL since the ORM can't say "insert, and
@@ -31,6 +32,7 @@ from conversations.exceptions import (
     TurnConflict,
     TurnElsewhere,
 )
+from conversations.fold_schedule import REQUEUE_SECONDS, fold_rules, queue_fold
 from conversations.pieces import TurnPieces, turn_pieces
 from conversations.tokenizer import count_tokens
 from conversations.turns import Status, TurnBody
@@ -81,6 +83,9 @@ INSERT INTO thread_messages {_TURN_COLUMNS}
 SELECT id, {_TURN_VALUES} FROM thread
 RETURNING 1"""  # noqa: S608
 
+# A fold is queued once more turns are unfolded than may be, and not again until that job has had
+# its time, or until a failure has been waited for.
+_QUEUED_FOR = f"statement_timestamp() + interval '{REQUEUE_SECONDS} seconds'"
 _NEXT = f"""
 WITH turn AS (
   INSERT INTO thread_messages {_TURN_COLUMNS}
@@ -89,8 +94,13 @@ WITH turn AS (
 UPDATE conversation_threads t
 SET turn_count = t.turn_count + 1, version = t.version + 1,
     last_turn_at = greatest(t.last_turn_at, %(at)s::timestamptz),
-    touched_at = statement_timestamp(), archived_at = NULL
-FROM turn WHERE t.id = %(thread)s::uuid RETURNING t.version"""  # noqa: S608
+    touched_at = statement_timestamp(), archived_at = NULL,
+    fold_due_at = CASE
+      WHEN t.turn_count + 1 - t.folded_through > %(fold_threshold)s::int AND t.memory_enabled
+        AND (t.fold_due_at IS NULL OR t.fold_due_at <= statement_timestamp())
+      THEN {_QUEUED_FOR} ELSE t.fold_due_at END
+FROM turn WHERE t.id = %(thread)s::uuid
+RETURNING t.version, t.fold_due_at = {_QUEUED_FOR}"""  # noqa: S608
 
 _STORED_COLUMNS = """m.position, m.status, m.query, m.revision, m.body_sha256, m.pending_sha256,
 m.created_at"""
@@ -116,9 +126,14 @@ WITH turn AS (
       stored_at = statement_timestamp()
   WHERE thread_id = %(thread)s AND session_uuid = %(turn)s RETURNING position)
 UPDATE conversation_threads t
-SET version = t.version + 1, fold_epoch = t.fold_epoch + 1, touched_at = statement_timestamp(),
+SET version = t.version + 1, touched_at = statement_timestamp(),
+    -- A running fold has read no turn past its window: what it makes of the others still stands.
+    fold_epoch = t.fold_epoch
+      + (turn.position <= t.folded_through + %(fold_window)s::int)::int,
     amended_positions = CASE WHEN turn.position <= t.folded_through
-      THEN t.amended_positions || turn.position ELSE t.amended_positions END
+      THEN t.amended_positions || turn.position ELSE t.amended_positions END,
+    fold_due_at = CASE WHEN turn.position <= t.folded_through AND t.memory_enabled
+      THEN coalesce(t.fold_due_at, statement_timestamp()) ELSE t.fold_due_at END
 FROM turn WHERE t.id = %(thread)s RETURNING t.version"""
 
 
@@ -247,7 +262,9 @@ def _write_next(write: TurnWrite, thread: _Locked) -> FinalizedTurn:
     row = _one(_NEXT, _values(write, pieces, thread.agent_type))
     if row is None:
         return _repeat(write, thread, _stored(write))
-    version, epoch = row[0], str(thread.epoch)
+    version, fold_is_due, epoch = *row, str(thread.epoch)
+    if fold_is_due:
+        queue_fold(write.thread_id)
     invalidation.once_committed(
         write.thread_id, lambda memory: memory.append(write.thread_id, version, pieces, epoch)
     )
@@ -343,7 +360,7 @@ def _sha256(write: TurnWrite, thread_agent_type: str) -> bytes:
 
 
 def _values(write: TurnWrite, pieces: TurnPieces, thread_agent_type: str) -> dict[str, Any]:
-    body = write.body
+    body, rules = write.body, fold_rules()
     return {
         "thread": write.thread_id,
         "turn": write.turn_id,
@@ -365,6 +382,8 @@ def _values(write: TurnWrite, pieces: TurnPieces, thread_agent_type: str) -> dic
         "tokens": list(pieces.tokens),
         "render_version": get_conversation_memory().render_version,
         "at": write.created_at,
+        "fold_threshold": rules.threshold,
+        "fold_window": rules.window,
     }
 
 

@@ -1,29 +1,39 @@
 """Threads and turns: what PostgreSQL keeps for good, and the verbs on it.
 
 Which rows: `querysets.py`. How a turn is written: `finalize.py`. No method here commits; whoever
-calls owns the transaction, and the working set is told once that has committed.
+calls owns the transaction, and the working set is told once that has committed. Only a fold
+(`folds.py`) opens its own, since an LLM is asked in between.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
-from django.db import models
+from django.db import models, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from conversations import invalidation
+from conversations import checkpoints, invalidation
+from conversations.conversation_memory import get_conversation_memory
+from conversations.conversation_summarizer import get_summarizer
 from conversations.events import SessionEvent
 from conversations.fields import VerbatimJSONField
+from conversations.fold_schedule import fold_rules
+from conversations.folds import FoldClaim, FoldDraft, FoldOutcome, ThreadFold
 from conversations.querysets import Threads, TurnQuerySet
 from conversations.turns import AgentType, Status, clip_title
 
 if TYPE_CHECKING:
+    from conversations.conversation_summarizer import Summarizer
     from rbac.models import User
+
+__all__ = ["ConversationThread", "DatabaseEpoch", "ThreadFold", "ThreadMessage"]
 
 
 class DatabaseEpoch(models.Model):
@@ -79,6 +89,13 @@ class ConversationThread(models.Model):
     facts = models.JSONField(default=dict, db_default={}, blank=True)
     kept_lines = models.JSONField(default=list, db_default=[], blank=True)
 
+    # When a fold is to be tried next; null while none is due. Who folds now, and until when nobody
+    # else may: because of them, or because of failures, of which there were so many in a row.
+    fold_due_at = models.DateTimeField(null=True, blank=True)
+    fold_claim = models.UUIDField(null=True, blank=True)
+    fold_blocked_until = models.DateTimeField(null=True, blank=True)
+    fold_attempts = models.IntegerField(default=0, db_default=0)
+
     pinned_at = models.DateTimeField(null=True, blank=True)
     archived_at = models.DateTimeField(null=True, blank=True)
     deleted_at = models.DateTimeField(null=True, blank=True)
@@ -98,6 +115,12 @@ class ConversationThread(models.Model):
                 F("id").desc(),
                 name="thread_owner_activity",
                 condition=Q(deleted_at__isnull=True),
+            ),
+            # What the sweep looks for: folds that are due.
+            models.Index(
+                fields=["fold_due_at"],
+                name="thread_fold_due",
+                condition=Q(fold_due_at__isnull=False),
             ),
         ]
         constraints = [
@@ -141,21 +164,33 @@ class ConversationThread(models.Model):
         self.save(update_fields=["metadata"])
 
     def remember(self, *, enabled: bool) -> None:
-        """Switch on or off whether context views show this thread; its turns are kept anyway."""
+        """Switch on or off whether context views show this thread; its turns are kept anyway.
+
+        Off, nothing of it goes to a summariser either.
+        """
         type(self).objects.filter(pk=self.pk).update(
-            memory_enabled=enabled, version=F("version") + 1, touched_at=Now()
+            memory_enabled=enabled,
+            version=F("version") + 1,
+            fold_epoch=F("fold_epoch") + 1,
+            # Off, nothing is folded; on again, the sweep looks whether something is due.
+            fold_due_at=Now() if enabled else None,
+            fold_claim=None,
+            fold_blocked_until=None,
+            touched_at=Now(),
         )
         self.memory_enabled = enabled
         invalidation.once_committed(self.pk, lambda memory: memory.drop(self.pk))
 
     def forget(self) -> None:
-        """Delete the thread: its turns go, its row stays emptied as a tombstone.
+        """Delete the thread: its turns and checkpoints go, its row stays emptied as a tombstone.
 
         Takes the row lock first, so that a turn being written ends before or after, never
         within. Once committed, the working set goes as well.
         """
         type(self).objects.select_for_update().get(pk=self.pk)
         self.turns.all().delete()
+        self.folds.all().delete()
+        checkpoints.delete_checkpoints_of(self.pk)
         SessionEvent.objects.filter(thread_id=self.pk).delete()
         type(self).objects.filter(pk=self.pk).update(
             owner=None,
@@ -169,10 +204,84 @@ class ConversationThread(models.Model):
             turn_count=0,
             version=F("version") + 1,
             fold_epoch=F("fold_epoch") + 1,
+            fold_due_at=None,
+            fold_claim=None,
             deleted_at=Now(),
             touched_at=Now(),
         )
         invalidation.once_committed(self.pk, lambda memory: memory.drop(self.pk))
+
+    # --- Folding ------------------------------------------------------------------------------
+
+    @property
+    def fence(self) -> str:
+        """The word that fences this thread's text wherever it is quoted."""
+        return get_conversation_memory().fence(self.pk)
+
+    def is_fold_due(self) -> bool:
+        """Whether turns are to be folded, or folded ones were finished since."""
+        return bool(self.amended_positions) or fold_rules().is_due(
+            self.folded_through, self.turn_count
+        )
+
+    def is_fold_blocked(self, now: datetime, *, ignore_failure: bool = False) -> bool:
+        """Whether somebody folds this thread now, or a failure is waited for."""
+        if ignore_failure and self.fold_claim is None:
+            return False
+        return self.fold_blocked_until is not None and self.fold_blocked_until > now
+
+    def fold(
+        self, summarizer: Summarizer | None = None, *, even_after_failure: bool = False
+    ) -> FoldOutcome:
+        """Fold the oldest unfolded turns into the running summary: one window, one LLM call.
+
+        Claims the thread, asks the summariser outside of any transaction, and applies what it
+        says only if the thread stands as it did, so that no turn is passed over or folded twice.
+        Where more is due, a job is queued for the next window. A failure changes nothing but
+        when the next try is; `even_after_failure` does not wait for that.
+
+        Refuses to run inside a transaction, and owns those that it opens.
+        """
+        _refuse_inside_transaction("fold()")
+        claim = FoldClaim.take(type(self).objects, self.pk, even_after_failure=even_after_failure)
+        if claim is None:
+            return FoldOutcome.NOT_DUE
+        thread = claim.thread
+        draft = FoldDraft.of(thread)
+        span = fold_rules().span(thread.folded_through, thread.turn_count)
+        with claim.noting_failure() as failed:
+            draft.add(thread, span, thread.amended_positions, summarizer or get_summarizer())
+        return failed.outcome or claim.apply(draft)
+
+    def refold(
+        self,
+        summarizer: Summarizer | None = None,
+        told: Callable[[int, int], None] = lambda _done, _of: None,
+        pauses: Sequence[float] = (),
+    ) -> FoldOutcome:
+        """Make summary and facts anew from turn 1, window by window; the old ones serve meanwhile.
+
+        `told` hears how far it is after each window: turns done, and of how many. A window that
+        fails for what may pass is tried again after each of `pauses`, in seconds. What is folded
+        stays so; only the notes change, at once, at the end. Otherwise as `fold`.
+        """
+        _refuse_inside_transaction("refold()")
+        claim = FoldClaim.take(
+            type(self).objects, self.pk, even_if_not_due=True, even_after_failure=True
+        )
+        if claim is None:
+            return FoldOutcome.NOT_DUE
+        thread, draft, rules = claim.thread, FoldDraft(folded_through=0), fold_rules()
+        while draft.folded_through < thread.folded_through:
+            end = min(draft.folded_through + rules.window, thread.folded_through)
+            span = range(draft.folded_through + 1, end + 1)
+            with claim.noting_failure() as failed:
+                if not claim.keep_trying(draft, span, summarizer or get_summarizer(), pauses):
+                    return FoldOutcome.LOST
+            if failed.outcome:
+                return failed.outcome
+            told(draft.folded_through, thread.folded_through)
+        return claim.apply(draft, from_start=True)
 
     def rehydrate(self) -> int:
         """Rebuild the working set from PostgreSQL now; return how many turns it holds.
@@ -180,6 +289,11 @@ class ConversationThread(models.Model):
         Raises `config.redis.RedisUnavailable`.
         """
         return type(self).objects.rehydrate(self.pk)
+
+
+def _refuse_inside_transaction(verb: str) -> None:
+    if transaction.get_connection().in_atomic_block:
+        raise transaction.TransactionManagementError(f"{verb} outside of a transaction")
 
 
 class ThreadMessage(models.Model):

@@ -193,7 +193,7 @@ def _clipped(asked: Part, answered: Part, lines: _Lines) -> list[list[Any]]:
 def _artifact_lines(
     position: int, artifacts: Sequence[Mapping[str, Any]], fence: str, max_chars: int
 ) -> _Lines:
-    labels = [f"[t{position}.{number}] " for number in range(1, len(artifacts) + 1)]
+    labels = _labels(position, artifacts)
     brief = [quoted_line(_brief(artifact), fence) for artifact in artifacts]
     lines = [
         label + quoted_line(_line(artifact, position), fence)
@@ -204,6 +204,19 @@ def _artifact_lines(
         _bounded(_sql_forms(lines, artifacts, fence), max_chars),
         _bounded(_descriptor_forms(labels, lines, artifacts, fence), max_chars),
     )
+
+
+def _labels(position: int, artifacts: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [f"[t{position}.{number}] " for number in range(1, len(artifacts) + 1)]
+
+
+def artifact_lines(position: int, artifacts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return each artifact in one line, label first, as a fold keeps it: not yet quoted.
+
+    `[t11.2] chart line "Revenue, north": month × revenue, data t11.1`
+    """
+    labelled = zip(_labels(position, artifacts), artifacts, strict=True)
+    return [label + _line(artifact, position) for label, artifact in labelled]
 
 
 class _ArtifactForm(NamedTuple):

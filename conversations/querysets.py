@@ -6,14 +6,14 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.conf import settings
 from django.db import models, transaction
 from django.db.models import Exists, Func, OuterRef, Q, Subquery, Value
 from django.db.models.expressions import RawSQL
-from django.db.models.functions import Cast, Coalesce
+from django.db.models.functions import Cast, Coalesce, Now
 
 from config import metrics
 from config import redis as redis_gate
@@ -22,6 +22,8 @@ from conversations import finalize
 from conversations.context import ConversationContext
 from conversations.conversation_memory import Copy, Miss, RawCopy, get_conversation_memory
 from conversations.exceptions import PositionNotReached, ThreadNotFound
+from conversations.fold_schedule import REQUEUE_SECONDS, queue_fold
+from conversations.folding import FoldTurn, turn_text
 from conversations.pieces import TurnPieces, turn_pieces
 from conversations.tokenizer import count_tokens
 from conversations.turns import Status, TurnBody, turn_title
@@ -153,6 +155,17 @@ class TurnQuerySet(models.QuerySet["ThreadMessage"]):
         turns = light.alias(json=Cast("artifacts", models.TextField()))
         # A quote inside a JSON string is escaped, so this finds keys and nothing else.
         return turns.filter(json__contains=f'"kind":"{kind}"' if kind else '"kind":"')
+
+    def to_fold(self, positions: Sequence[int], turn_tokens: int) -> list[FoldTurn]:
+        """Return the turns at `positions`, each in at most `turn_tokens` tokens.
+
+        The first of them, where they have more text than one page of a transcript.
+        """
+        turns = self.filter(position__in=positions).order_by("position")
+        rows = turns.values("thread_id", *_PIECES_FROM)
+        return [
+            _fold_turn(row, turn_tokens) for row in rows[: turns.fitting(settings.MAX_PAGE_BYTES)]
+        ]
 
     def first_title(self) -> str:
         """Return the title that the first of these turns gives."""
@@ -333,6 +346,26 @@ class ThreadManager(models.Manager["ConversationThread"]):
         get_conversation_memory().drop(*touched)
         return len(touched)
 
+    def database_epoch(self) -> str:
+        """Return the epoch of this database's history, which every copy names."""
+        from conversations.models import DatabaseEpoch
+
+        return str(DatabaseEpoch.objects.get().epoch)
+
+    def queue_due_folds(self, limit: int) -> int:
+        """Queue jobs for folds that are due, in the caller's transaction; return how many.
+
+        The longest due first, and none that another sweep is queueing.
+        """
+        due = self.filter(fold_due_at__lte=Now(), deleted_at__isnull=True).order_by("fold_due_at")
+        locked = due.select_for_update(skip_locked=True, no_key=True)
+        threads = list(locked.values_list("pk", flat=True)[:limit])
+        queued_for = timedelta(seconds=REQUEUE_SECONDS)
+        self.filter(pk__in=threads).update(fold_due_at=Now() + queued_for)
+        for thread_id in threads:
+            queue_fold(thread_id)
+        return len(threads)
+
     def rehydrate(self, thread_id: uuid.UUID) -> int:
         """Rebuild a thread's working set from PostgreSQL; return how many turns it holds.
 
@@ -405,6 +438,22 @@ def _epoch_column() -> Subquery:
     from conversations.models import DatabaseEpoch
 
     return Subquery(DatabaseEpoch.objects.values("epoch")[:1])
+
+
+def _fold_turn(row: Mapping[str, Any], turn_tokens: int) -> FoldTurn:
+    memory = get_conversation_memory()
+    fields = dict(row)
+    pieces = _pieces_of(fields, memory.fence(fields.pop("thread_id")), memory.render_version)
+    text, tokens = turn_text(pieces, turn_tokens)
+    return FoldTurn(
+        position=pieces.position,
+        query=fields["query"],
+        answer=fields["answer"],
+        artifacts=fields["artifacts"],
+        status=fields["status"],
+        text=text,
+        tokens=tokens,
+    )
 
 
 def _pieces_of(row: Mapping[str, Any], fence: str, render_version: int) -> TurnPieces:

@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import datetime
 
+from django.conf import settings
+from django.db import transaction
+from django_q.models import OrmQ
+
+from conversations import checkpoint_retention
 from conversations.models import ConversationThread
+
+# A sweep queues no more than this, less what waits already: a queue that is not worked off must
+# not grow with every minute.
+_QUEUE_AT_MOST = 500
+_PRUNE_SECONDS = 60
+
+
+def fold_thread(thread_id: str) -> str:
+    """Fold one window of a thread; return what came of it (`folds.FoldOutcome`)."""
+    return str(ConversationThread(pk=uuid.UUID(thread_id)).fold())
+
+
+def sweep_folds() -> int:
+    """Queue what is due and has no job: lost, unverifiable, never queued; return how many."""
+    with transaction.atomic():
+        room = _QUEUE_AT_MOST - OrmQ.objects.all()[:_QUEUE_AT_MOST].count()
+        return ConversationThread.objects.queue_due_folds(room) if room > 0 else 0
 
 
 def drop_copies_touched_since(since: str) -> int:
@@ -14,3 +37,15 @@ def drop_copies_touched_since(since: str) -> int:
     `config.redis.RedisUnavailable` while it does not answer, and is then run again.
     """
     return ConversationThread.objects.drop_copies_touched_since(datetime.fromisoformat(since))
+
+
+def prune_checkpoints() -> int:
+    """Delete LangGraph checkpoints unused for CHECKPOINT_RETENTION_DAYS; return how many.
+
+    0 days keep them for good. What one run leaves, the next day's takes.
+    """
+    days = settings.CHECKPOINT_RETENTION_DAYS
+    if not days:
+        return 0
+    pruned = checkpoint_retention.prune_checkpoints(days, at_most_seconds=_PRUNE_SECONDS)
+    return pruned.rows.checkpoints

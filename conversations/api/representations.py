@@ -15,6 +15,7 @@ from conversations.exceptions import ArtifactNotFound
 if TYPE_CHECKING:
     from conversations.events import SessionEvent
     from conversations.finalize import FinalizedTurn
+    from conversations.folds import ThreadFold
     from conversations.models import ThreadMessage
     from conversations.querysets import Recalled
 
@@ -129,6 +130,36 @@ class EventOut(BaseModel):
     at: datetime
 
 
+class PromptOut(BaseModel):
+    """The prompt of a fold: "langfuse", "built_in", or "none" where no model was asked."""
+
+    name: str
+    version: str
+    source: str
+
+
+class FoldOut(BaseModel):
+    """A fold that was applied: turns `first` to `last` went into `summary`.
+
+    `first` is past `last` where only `amended` turns did. `from_start`: made anew from turn 1.
+    """
+
+    id: int
+    first: int
+    last: int
+    amended: list[int]
+    from_start: bool
+    model: str
+    prompt: PromptOut
+    input_tokens: int
+    cached_input_tokens: int
+    output_tokens: int
+    calls: int
+    duration_ms: int
+    summary: str
+    at: datetime
+
+
 class RehydratedOut(BaseModel):
     """How many turns the rebuilt working set holds."""
 
@@ -240,6 +271,30 @@ def event(row: SessionEvent) -> dict[str, Any]:
         "attempt": row.attempt,
         "next_attempt_at": row.next_attempt_at,
         "data": row.data,
+        "at": row.at,
+    }
+
+
+def fold(row: ThreadFold) -> dict[str, Any]:
+    """Return a `FoldOut`."""
+    return {
+        "id": row.pk,
+        "first": row.first,
+        "last": row.last,
+        "amended": row.amended,
+        "from_start": row.from_start,
+        "model": row.model,
+        "prompt": {
+            "name": row.prompt_name,
+            "version": row.prompt_version,
+            "source": row.prompt_source,
+        },
+        "input_tokens": row.input_tokens,
+        "cached_input_tokens": row.cached_input_tokens,
+        "output_tokens": row.output_tokens,
+        "calls": row.calls,
+        "duration_ms": row.duration_ms,
+        "summary": row.summary,
         "at": row.at,
     }
 

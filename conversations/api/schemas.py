@@ -85,6 +85,12 @@ class EventsQuery(PageQuery):
     before: int | None = Field(default=None, ge=1)
 
 
+class FoldsQuery(PageQuery):
+    """Which folds to read: those before an id."""
+
+    before: int | None = Field(default=None, ge=1)
+
+
 def _within_budget(tokens: int) -> int:
     most = settings.CONTEXT_MAX_TOKEN_BUDGET
     if tokens > most:

@@ -21,6 +21,7 @@ ROADS = [
     ("get", "/artifacts/t1.1"),
     ("get", "/context"),
     ("get", "/events"),
+    ("get", "/folds"),
     ("post", "/rehydrate"),
 ]
 
@@ -28,7 +29,7 @@ ROADS = [
 # Where nothing of a thread is named, or one is made: tested elsewhere.
 NOT_ABOUT_ONE_THREAD = {("get", "threads"), ("post", "turns"), ("put", "turn")}
 NAMES = {"": "thread", "/turns": "turns", f"/turns/{TURN}": "turn", "/artifacts": "artifacts",
-         "/artifacts/t1.1": "artifact", "/context": "context", "/events": "events",
+         "/artifacts/t1.1": "artifact", "/context": "context", "/events": "events", "/folds": "folds",
          "/rehydrate": "rehydrate"}  # fmt: skip
 
 

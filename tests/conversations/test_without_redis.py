@@ -300,7 +300,7 @@ def test_the_job_fails_while_redis_is_away_to_be_run_again(server, thread):
 
 def test_an_outage_queues_one_job(server, thread):
     server.kill()
-    for _ in range(30):
+    for _ in range(15):
         thread.append()
     assert OrmQ.objects.count() == 1
 
