@@ -1,0 +1,1 @@
+"""Agents that use Rethread, to read and to run."""

@@ -1,0 +1,1 @@
+"""An agent that asks back before it answers: see its README.md."""
