@@ -13,8 +13,9 @@ from django.db.models.functions import Now
 
 from config.looks import short_queries
 
-# How long a job may wait while none is finished, before the workers count as stuck.
-STUCK_AFTER_SECONDS = 60
+# How long a job may wait while none is finished, before the workers count as stuck: what a job
+# may take, and a minute.
+_STUCK_GRACE_SECONDS = 60
 COUNT_AT_MOST = 10_000
 
 # Any number will do, as long as everybody uses it.
@@ -42,7 +43,8 @@ class Backlog:
         """Read it in three short queries; raises `DatabaseError` when they take over a second."""
         from django_q.models import OrmQ, Task
 
-        lately = Now() - timedelta(seconds=STUCK_AFTER_SECONDS)
+        stuck_after = settings.Q_CLUSTER["timeout"] + _STUCK_GRACE_SECONDS
+        lately = Now() - timedelta(seconds=stuck_after)
         with short_queries():
             due = OrmQ.objects.filter(lock__lte=Now()).order_by()
             waits = due.order_by("lock").values_list(Now() - F("lock"), flat=True).first()
@@ -51,7 +53,7 @@ class Backlog:
             jobs = due[:COUNT_AT_MOST].count()
             idle = not Task.objects.filter(stopped__gt=lately).exists()
         seconds = waits.total_seconds()
-        return cls(jobs, seconds, is_stuck=idle and seconds > STUCK_AFTER_SECONDS)
+        return cls(jobs, seconds, is_stuck=idle and seconds > stuck_after)
 
     def __str__(self) -> str:
         """Return `3 jobs, the oldest for 4 s`."""

@@ -439,7 +439,10 @@ PERIODIC_JOBS: dict[str, dict[str, Any]] = {
     "prune_checkpoints": {"func": "conversations.tasks.prune_checkpoints", "minutes": 1440},
 }
 # What `manage.py release` calls once the tables are those of this version.
-RELEASE_STEPS = ["conversations.checkpoints.ensure_checkpoint_tables"]
+RELEASE_STEPS = [
+    "conversations.checkpoints.ensure_checkpoint_tables",
+    "conversations.history_table.ensure_table_exists",
+]
 
 # --- HTTP API -----------------------------------------------------------------------------
 

@@ -10,8 +10,11 @@ class ConversationsConfig(AppConfig):
     verbose_name = "Conversations"
 
     def ready(self) -> None:
-        """Have Prometheus told of folds."""
+        """Have Prometheus and the page of health told of folds."""
+        from config.health import CHECKS, Check
         from config.metrics import AT_SCRAPE
+        from conversations.fold_health import check_folds
         from conversations.fold_metrics import FoldCollector
 
         AT_SCRAPE.append(FoldCollector())
+        CHECKS["folds"] = Check(check_folds)

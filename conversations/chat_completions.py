@@ -25,7 +25,7 @@ _CONNECT_SECONDS = 5.0
 # Local servers ask for no key, the client does.
 _NO_KEY = "no-key"
 _FINISHED_BY_ITSELF = frozenset({"stop", "eos", "eos_token", "end_turn"})
-_MOST_TOKENS = 100_000_000
+_MOST_TOKENS = 10_000_000
 _PLAIN_WORD = re.compile(r"[a-z][a-z0-9_.]{0,59}")
 
 

@@ -3,13 +3,14 @@
 Pure and deterministic; the default where no key is set. Goals are the questions, Agreed the
 definitions, Found the beginnings of answers, Built the artifacts, Open what was not completed;
 Preferences come over from notes that a model wrote before. Everything is copied, nothing is
-computed, and no text of a turn can pass for a heading or a reference.
+computed, and no text of a turn can pass for a heading or a reference. What there was no room for
+is told in a line: `- (earlier ones left out) [t1-t7]`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from conversations.summaries import (
     SummaryRequest,
     is_shrunk,
     note_lines,
+    word_count,
     words_of,
 )
 from conversations.turns import Status
@@ -29,15 +31,23 @@ from conversations.turns import Status
 # when there are too many: details are in the facts and in the artifact lines beside the notes,
 # definitions stay longest.
 _LEAST_SHARES: Final = (
-    ("Found", 0.15), ("Built", 0.1), ("Goals", 0.2), ("Open", 0.1), ("Preferences", 0.1),
+    ("Found", 0.3), ("Built", 0.1), ("Goals", 0.2), ("Open", 0.1), ("Preferences", 0.1),
     ("Agreed", 0.0),
 )  # fmt: skip
-_LINE_CHARS: Final = {"Goals": 120, "Found": 160, "Built": 120, "Open": 120, "Agreed": 320}
+# Facts hold definitions whole.
+_LINE_CHARS: Final = {"Goals": 120, "Found": 160, "Built": 120, "Open": 120, "Agreed": 120}
 _COPIED_CHARS = 320
 # One line never takes more than this share: dropping it must not leave too little.
 _LINES_AT_LEAST = 5
 _BUILT_A_TURN = 8
 _REFERENCES_A_LINE = 3
+# A fold adds at most this share of the words that it replaces: short turns would else be shorter
+# than notes about them. So few words may always be said.
+_SHARE_OF_TURNS: Final = 1 / 3
+_LEAST_WORDS = 40
+# Of a text that is longer the rest gives no more room.
+_COUNTED_CHARS = 10_000
+_LEFT_OUT = "(earlier ones left out)"
 _NO_TEXT = "(no text)"
 _NOTHING_SAID = "(nothing was said)"
 
@@ -76,6 +86,8 @@ class _Line:
 
     def __str__(self) -> str:
         shown = self.turns
+        if self.text == _LEFT_OUT and len(shown) > 1:
+            return f"- {self.text} [t{shown[0]}-t{shown[-1]}]"
         if len(shown) > _REFERENCES_A_LINE:
             shown = [shown[0], *shown[1 - _REFERENCES_A_LINE :]]
         return " ".join((f"- {self.text}", *(f"[t{turn}]" for turn in shown)))
@@ -84,12 +96,21 @@ class _Line:
 def extractive_summary(request: SummaryRequest, limits: SummaryLimits) -> str:
     """Return the new notes of a fold, within the limits; every `SummaryRequest` has some.
 
-    They are what `summaries.accepted` takes, and the same for the same request.
+    They have as many words as those before and a third of the turns that they replace, or 40.
+    They are such that `summaries.fault_of` finds nothing, and the same for the same request.
     """
-    notes = _Notes(request, limits).text()
+    notes = _Notes(request, limits).text(_words_for(request, limits))
     if is_shrunk(notes, request.summary, limits):
-        notes = _Notes(request, limits, keep_retired=True).text()
+        notes = _Notes(request, limits, keep_retired=True).text(limits.max_words)
     return notes
+
+
+def _words_for(request: SummaryRequest, limits: SummaryLimits) -> int:
+    turns = (*request.amended, *request.turns)
+    texts = (text[:_COUNTED_CHARS] for turn in turns for text in (turn.query, turn.answer))
+    new = int(sum(map(words_of, texts)) * _SHARE_OF_TURNS)
+    words = word_count(request.summary) + new
+    return min(limits.max_words, max(_LEAST_WORDS, words))
 
 
 class _Notes:
@@ -104,15 +125,17 @@ class _Notes:
         self._keep_retired = keep_retired
         self._through = request.through
         self._lines: dict[tuple[str, str], _Line] = {}
+        self._left_out: dict[str, _Line] = {}
         self._copy(request.summary)
         for turn in request.amended:
             self._settle(turn)
         for turn in (*request.amended, *request.turns):
             self._add(turn)
 
-    def text(self) -> str:
+    def text(self, most_words: int) -> str:
         """Return the lines that fit, under their headings, by the turn that each began with."""
-        lines = _fitting(list(self._lines.values()), self._limits)
+        most_chars = self._limits.most_chars * 2 // 3
+        lines = _fitting(list(self._lines.values()), self._left_out, most_words, most_chars)
         lines.sort(key=lambda line: min(line.turns, default=0))
         shown = []
         for heading in HEADINGS:
@@ -126,6 +149,9 @@ class _Notes:
         """Take over what notes say, in whatever form, nothing of it dropped or merged."""
         for heading, text, named in note_lines(summary):
             turns = sorted({turn for turn in named if 1 <= turn <= self._through})
+            if text == _LEFT_OUT:
+                _leave_out(self._left_out, heading or "Found", turns)
+                continue
             for part in self._parts(self._plain(text, len(text))):
                 line = _Line(heading or "Found", part, turns)
                 key = line.key
@@ -222,27 +248,46 @@ class _Notes:
 # --- What is left out ---------------------------------------------------------------------
 
 
-def _fitting(lines: list[_Line], limits: SummaryLimits) -> list[_Line]:
-    """Return the lines without those that must go for the rest to be within the limits."""
+def _fitting(
+    lines: list[_Line], left_out: dict[str, _Line], most_words: int, most_chars: int
+) -> list[_Line]:
+    """Return the lines without those that must go for the rest to fit, and a line about these.
+
+    `left_out` holds that line by heading, as the notes before had it.
+    """
     words = {id(line): words_of(line.text) for line in lines}
-    words_left = sum(words.values())
-    chars_left = sum(len(str(line)) + 1 for line in lines)
-    while lines and (words_left > limits.max_words or chars_left > limits.most_chars * 2 // 3):
-        gone = _first_to_go(lines, words, limits)
+    words_left, chars_left = sum(words.values()), _chars_of(lines)
+    while lines and (
+        words_left + len(left_out) * words_of(_LEFT_OUT) > most_words
+        or chars_left + _chars_of(left_out.values()) > most_chars
+    ):
+        gone = _first_to_go(lines, words, most_words)
         lines.remove(gone)
         words_left -= words[id(gone)]
-        chars_left -= len(str(gone)) + 1
-    return lines
+        chars_left -= _chars_of([gone])
+        _leave_out(left_out, gone.heading, gone.turns)
+    return [*lines, *left_out.values()]
 
 
-def _first_to_go(lines: Sequence[_Line], words: Mapping[int, int], limits: SummaryLimits) -> _Line:
+def _chars_of(lines: Iterable[_Line]) -> int:
+    return sum(len(str(line)) + 1 for line in lines)
+
+
+def _leave_out(left_out: dict[str, _Line], heading: str, turns: Sequence[int]) -> None:
+    """Take in that something about `turns` is left out under a heading: the first and the last."""
+    before = left_out[heading].turns if heading in left_out else ()
+    known = {*before, *turns}
+    left_out[heading] = _Line(heading, _LEFT_OUT, sorted({min(known), max(known)}) if known else [])
+
+
+def _first_to_go(lines: Sequence[_Line], words: Mapping[int, int], most_words: int) -> _Line:
     """Return the line that was longest not spoken of, under a heading that has more than its least.
 
     What the conversation began with stays as long as there are other goals.
     """
     for heading, share in _LEAST_SHARES:
         own = [line for line in lines if line.heading == heading]
-        if sum(words[id(line)] for line in own) > share * limits.max_words:
+        if sum(words[id(line)] for line in own) > share * most_words:
             first = own[:1] if heading == "Goals" and len(own) > 1 else []
             return min((line for line in own if line not in first), key=lambda line: line.last)
     return min(lines, key=lambda line: line.last)

@@ -15,9 +15,10 @@ counts the turns from `first` to `last` that named the key.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -38,6 +39,10 @@ _LESSER_SHARE: Final = 8
 _GOES: Final = {**dict.fromkeys(_LESSER, 0), "built": 1}
 _GOES_LAST: Final = 2
 
+# Who says what a turn that is folded again may take back.
+_BY_CODE: Final = frozenset({"sql", "artifact"})
+
+_UNSTORABLE: Final = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff]")
 _MAX_ABOUT_TOKENS: Final = 60
 _MAX_VALUE_TOKENS: Final = 120
 _MAX_FACTS_A_TURN: Final = 500
@@ -57,18 +62,26 @@ def fold_facts(
 ) -> dict[str, Any]:
     """Return the record `facts` (`{}` at first) with what `turns` said added to it.
 
-    `turns` are positions and stored artifacts, in any order; an amended turn may be older than
-    what was folded before. `dialect` is how SQL is read whose artifact names none, "" if unknown.
-    `max_tokens` bounds the lines of the record as a view shows them; what a person set stays,
-    whatever it takes. `through` is the last folded position.
+    `turns` are positions and stored artifacts, in any order. One that was folded before, up to the
+    record's `through`, has been amended: what it alone had said and no longer says goes, but
+    nothing that an agent or a person said. `dialect` is how SQL is read whose artifact names none,
+    "" if unknown. `max_tokens` bounds the lines of the record as a view shows them; what a person
+    set stays, whatever it takes. `through` is the last folded position.
 
     The same turns again change nothing: a turn between an entry's first and last use is not
-    counted again. Never raises, whatever the artifacts hold.
+    counted again. Where there is no room for all, they may bring back what fits by now, but what
+    was left out is not counted again. Never raises, whatever the artifacts hold.
     """
     record = _Record(facts)
     for position, artifacts in sorted(turns, key=lambda turn: turn[0]):
         record.note(position, _said_in(artifacts, dialect))
     return {"v": VERSION, "through": through, **record.bounded(max_tokens)}
+
+
+def set_by_persons(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record with nothing in it but what people have set."""
+    entries = [entry for entry in facts.get("entries", ()) if entry.get("by") == "person"]
+    return {**facts, "through": 0, "entries": entries, "evicted": {}} if entries else {}
 
 
 # --- The record ---------------------------------------------------------------------------
@@ -107,6 +120,10 @@ class _Fact:
         """`filter` of `filter|orders.status`."""
         return kind_of(self.entry["key"])
 
+    def says(self, value: str) -> bool:
+        """Whether `value` is among those that were said."""
+        return any(said.value == value for said in self.said)
+
     def say(self, value: str, by: str, position: int) -> None:
         """Take up that a turn says `value`; a person's value stays, whatever it is."""
         if self.by == "person" and value != self.said[-1].value:
@@ -131,6 +148,30 @@ class _Fact:
         kept = _MAX_WAS.get(self.kind, 0)
         self.said = said if kept is None else said[-kept - 1 :]
 
+    def unsay(self, position: int, values: Container[str]) -> None:
+        """Forget what turn `position` alone had said but for `values`, which it says now.
+
+        `said` may be empty after that.
+        """
+        kept = [
+            said
+            for said in self.said
+            if not (said.since == said.last == position) or said.value in values
+        ]
+        has_alias = self.kind == "measure" and "" in values
+        if len(kept) == len(self.said) or has_alias or self.by not in _BY_CODE:
+            return
+        self.said = kept
+        if kept and not values:
+            self._leave(position)
+
+    def _leave(self, position: int) -> None:
+        """Take in that turn `position` does not name the key any more, as others do."""
+        self.uses = max(1, self.uses - 1)
+        self.last = self.said[-1].last
+        if self.first == position:
+            self.first = min(said.since for said in self.said)
+
     def as_entry(self, going: Sequence[_Said] = ()) -> dict[str, Any]:
         """Return the entry as a record holds it, without the values that are `going`."""
         *was, now = [said for said in self.said if said not in going]
@@ -151,14 +192,36 @@ class _Record:
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         self._facts = {entry["key"]: _Fact.of(entry) for entry in facts.get("entries", ())}
-        self._evicted = Counter(facts.get("evicted", {}))
+        self._evicted: Counter[str] = Counter(facts.get("evicted", {}))
+        self._through = facts.get("through", 0)
+        # What amended turns say that the record has not, or no longer, and what is not read of it.
+        self._back: set[tuple[str, str]] = set()
+        self._unread_again: Counter[str] = Counter()
 
-    def note(self, position: int, said: Iterable[_Noted]) -> None:
-        """Take up what a turn said."""
-        for number, (key, value, by) in enumerate(said):
-            if number >= _MAX_FACTS_A_TURN or by == _UNREAD:
-                self._evicted[kind_of(key)] += 1
-            elif key in self._facts:
+    def note(self, position: int, said: Sequence[_Noted]) -> None:
+        """Take up what a turn said; of one folded before, what it alone had said goes."""
+        if position <= self._through:
+            self._note_again(position, said)
+        else:
+            self._take_up(position, said)
+            self._evicted += _unread(said)
+
+    def _note_again(self, position: int, said: Sequence[_Noted]) -> None:
+        self._unread_again += _unread(said)
+        values: dict[str, set[str]] = {}
+        for key, value, _ in _readable(said):
+            values.setdefault(key, set()).add(value)
+            if key not in self._facts or not self._facts[key].says(value):
+                self._back.add((key, value))
+        self._take_up(position, said)
+        for key, fact in list(self._facts.items()):
+            fact.unsay(position, values.get(key, ()))
+            if not fact.said:
+                del self._facts[key]
+
+    def _take_up(self, position: int, said: Sequence[_Noted]) -> None:
+        for key, value, by in _readable(said):
+            if key in self._facts:
                 self._facts[key].say(value, by, position)
             else:
                 self._facts[key] = _Fact.of(
@@ -184,25 +247,34 @@ class _Record:
     def _in_order_of_going(self) -> list[tuple[str, _Said]]:
         """Return each value that may go after its key, the least recently said first."""
         values = [
-            (_GOES.get(fact.kind, _GOES_LAST), said.last, key, said)
+            (_GOES.get(fact.kind, _GOES_LAST), said.last, not self._came_back(key, said), key, said)
             for key, fact in self._facts.items()
             if fact.by != "person"
             for said in fact.said
         ]
-        values.sort(key=lambda value: value[:2])
-        return [(key, said) for _, _, key, said in values]
+        values.sort(key=lambda value: value[:3])
+        return [(key, said) for *_, key, said in values]
+
+    def _came_back(self, key: str, said: _Said) -> bool:
+        return (key, said.value) in self._back and said.last <= self._through
 
     def _without(self, going: Sequence[tuple[str, _Said]]) -> dict[str, Any]:
         gone: dict[str, list[_Said]] = {}
         for key, said in going:
             gone.setdefault(key, []).append(said)
-        evicted = self._evicted + Counter(kind_of(key) for key, _ in going)
         entries = [
             fact.as_entry(gone.get(key, ()))
             for key, fact in self._facts.items()
             if len(gone.get(key, ())) < len(fact.said)
         ]
-        return {"entries": entries, "evicted": dict(evicted)}
+        return {"entries": entries, "evicted": dict(self._evicted_with(going))}
+
+    def _evicted_with(self, going: Sequence[tuple[str, _Said]]) -> Counter[str]:
+        """Count what is left out. What came back and goes again is told, but not counted again."""
+        again, anew = self._unread_again.copy(), Counter[str]()
+        for key, said in going:
+            (again if self._came_back(key, said) else anew)[kind_of(key)] += 1
+        return (self._evicted | again) + anew
 
 
 def _fewest(least: int, most: int, fit: Callable[[int], bool]) -> int:
@@ -241,6 +313,19 @@ class _Noted(NamedTuple):
 
 
 _UNREAD: Final = "unread"
+
+
+def _readable(said: Sequence[_Noted]) -> list[_Noted]:
+    return [noted for noted in said[:_MAX_FACTS_A_TURN] if noted.by != _UNREAD]
+
+
+def _unread(said: Sequence[_Noted]) -> Counter[str]:
+    """Count by kind what a turn says that is left out."""
+    return Counter(
+        kind_of(noted.key)
+        for number, noted in enumerate(said)
+        if number >= _MAX_FACTS_A_TURN or noted.by == _UNREAD
+    )
 
 
 def _said_in(artifacts: Sequence[Mapping[str, Any]], dialect: str) -> list[_Noted]:
@@ -294,6 +379,8 @@ def _described(kind: str, about: str, value: str) -> _Noted:
 
 def _bounded(text: str, max_tokens: int) -> str:
     """Return `text`, or its beginning in about `max_tokens` and how many characters it lacks."""
+    # A parser resolves escapes: what jsonb refuses, and nobody sees, may come out of `AS "x\\0"`.
+    text = _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
     kept = first_tokens(text, max_tokens)
     if len(kept) == len(text):
         return text

@@ -32,7 +32,7 @@ from conversations.exceptions import (
     TurnConflict,
     TurnElsewhere,
 )
-from conversations.fold_schedule import REQUEUE_SECONDS, fold_rules, queue_fold
+from conversations.fold_schedule import fold_rules, queue_fold
 from conversations.pieces import TurnPieces, turn_pieces
 from conversations.tokenizer import count_tokens
 from conversations.turns import Status, TurnBody
@@ -42,7 +42,8 @@ from rbac.principal import Person
 _CLOCK_SKEW = timedelta(minutes=5)
 
 _THREAD_COLUMNS = """t.turn_count, t.version, t.agent_type, t.title,
-(SELECT epoch FROM database_epoch)"""
+(SELECT epoch FROM database_epoch), t.folded_through, t.memory_enabled, t.fold_due_at,
+statement_timestamp()"""
 _LOCK = f"""
 SELECT {_THREAD_COLUMNS} FROM conversation_threads t
 WHERE t.id = %s AND t.owner_id = %s AND t.deleted_at IS NULL
@@ -83,9 +84,6 @@ INSERT INTO thread_messages {_TURN_COLUMNS}
 SELECT id, {_TURN_VALUES} FROM thread
 RETURNING 1"""  # noqa: S608
 
-# A fold is queued once more turns are unfolded than may be, and not again until that job has had
-# its time, or until a failure has been waited for.
-_QUEUED_FOR = f"statement_timestamp() + interval '{REQUEUE_SECONDS} seconds'"
 _NEXT = f"""
 WITH turn AS (
   INSERT INTO thread_messages {_TURN_COLUMNS}
@@ -95,12 +93,8 @@ UPDATE conversation_threads t
 SET turn_count = t.turn_count + 1, version = t.version + 1,
     last_turn_at = greatest(t.last_turn_at, %(at)s::timestamptz),
     touched_at = statement_timestamp(), archived_at = NULL,
-    fold_due_at = CASE
-      WHEN t.turn_count + 1 - t.folded_through > %(fold_threshold)s::int AND t.memory_enabled
-        AND (t.fold_due_at IS NULL OR t.fold_due_at <= statement_timestamp())
-      THEN {_QUEUED_FOR} ELSE t.fold_due_at END
-FROM turn WHERE t.id = %(thread)s::uuid
-RETURNING t.version, t.fold_due_at = {_QUEUED_FOR}"""  # noqa: S608
+    fold_due_at = coalesce(%(fold_due_at)s::timestamptz, t.fold_due_at)
+FROM turn WHERE t.id = %(thread)s::uuid RETURNING t.version"""  # noqa: S608
 
 _STORED_COLUMNS = """m.position, m.status, m.query, m.revision, m.body_sha256, m.pending_sha256,
 m.created_at"""
@@ -127,12 +121,14 @@ WITH turn AS (
   WHERE thread_id = %(thread)s AND session_uuid = %(turn)s RETURNING position)
 UPDATE conversation_threads t
 SET version = t.version + 1, touched_at = statement_timestamp(),
-    -- A running fold has read no turn past its window: what it makes of the others still stands.
-    fold_epoch = t.fold_epoch
-      + (turn.position <= t.folded_through + %(fold_window)s::int)::int,
-    amended_positions = CASE WHEN turn.position <= t.folded_through
+    -- A running fold has read the turns of its window. What it makes of them stands, unless one
+    -- of them is final only now: a pending one may change again and again.
+    fold_epoch = t.fold_epoch + (%(is_final)s AND turn.position > t.folded_through
+      AND turn.position <= t.folded_through + %(fold_window)s::int)::int,
+    amended_positions = CASE WHEN %(is_final)s AND turn.position <= t.folded_through
       THEN t.amended_positions || turn.position ELSE t.amended_positions END,
-    fold_due_at = CASE WHEN turn.position <= t.folded_through AND t.memory_enabled
+    fold_due_at = CASE
+      WHEN %(is_final)s AND turn.position <= t.folded_through AND t.memory_enabled
       THEN coalesce(t.fold_due_at, statement_timestamp()) ELSE t.fold_due_at END
 FROM turn WHERE t.id = %(thread)s RETURNING t.version"""
 
@@ -169,6 +165,18 @@ class _Locked(NamedTuple):
     agent_type: str
     title: str
     epoch: uuid.UUID
+    folded_through: int
+    memory_enabled: bool
+    fold_due_at: datetime | None
+    now: datetime
+
+    def next_fold_at(self) -> datetime | None:
+        """Return when a fold is to be tried that is queued with the next turn; None if none is."""
+        if not self.memory_enabled:
+            return None
+        return fold_rules().next_try(
+            self.folded_through, self.turn_count + 1, self.fold_due_at, self.now
+        )
 
 
 class _Stored(NamedTuple):
@@ -259,11 +267,13 @@ def _write_next(write: TurnWrite, thread: _Locked) -> FinalizedTurn:
             )
         return _repeat(write, thread, stored)
     pieces = _pieces(write, position)
-    row = _one(_NEXT, _values(write, pieces, thread.agent_type))
+    fold_at = thread.next_fold_at()
+    values = {**_values(write, pieces, thread.agent_type), "fold_due_at": fold_at}
+    row = _one(_NEXT, values)
     if row is None:
         return _repeat(write, thread, _stored(write))
-    version, fold_is_due, epoch = *row, str(thread.epoch)
-    if fold_is_due:
+    version, epoch = row[0], str(thread.epoch)
+    if fold_at:
         queue_fold(write.thread_id)
     invalidation.once_committed(
         write.thread_id, lambda memory: memory.append(write.thread_id, version, pieces, epoch)
@@ -328,7 +338,12 @@ def _is_same(write: TurnWrite, thread: _Locked, stored: _Stored) -> bool:
 
 def _complete(write: TurnWrite, thread: _Locked, stored: _Stored) -> None:
     pieces = _pieces(write, stored.position, stored.created_at)
-    row = _one(_COMPLETE, _values(write, pieces, thread.agent_type))
+    values = {
+        **_values(write, pieces, thread.agent_type),
+        "is_final": write.body.status != Status.PENDING,
+        "fold_window": fold_rules().window,
+    }
+    row = _one(_COMPLETE, values)
     assert row is not None  # noqa: S101  the row is locked
     version, epoch = row[0], str(thread.epoch)
     invalidation.once_committed(
@@ -360,7 +375,7 @@ def _sha256(write: TurnWrite, thread_agent_type: str) -> bytes:
 
 
 def _values(write: TurnWrite, pieces: TurnPieces, thread_agent_type: str) -> dict[str, Any]:
-    body, rules = write.body, fold_rules()
+    body = write.body
     return {
         "thread": write.thread_id,
         "turn": write.turn_id,
@@ -382,8 +397,6 @@ def _values(write: TurnWrite, pieces: TurnPieces, thread_agent_type: str) -> dic
         "tokens": list(pieces.tokens),
         "render_version": get_conversation_memory().render_version,
         "at": write.created_at,
-        "fold_threshold": rules.threshold,
-        "fold_window": rules.window,
     }
 
 

@@ -193,11 +193,7 @@ def claimed() -> ThreadQuerySet:
 def claim_age(thread: ConversationThread, now: datetime) -> timedelta:
     """Return for how long a claimed thread's fold has run; a refold's, its window under way."""
     assert thread.fold_blocked_until is not None  # noqa: S101  each claim has an end
-    usual = timedelta(seconds=settings.FOLD_CLAIM_SECONDS)
-    left = thread.fold_blocked_until - now
-    # After failures a claim lasts for the pause that follows them, unless it was renewed since.
-    lasts = max(usual, fold_rules().pause(thread.fold_attempts)) if left > usual else usual
-    return lasts - left
+    return timedelta(seconds=settings.FOLD_CLAIM_SECONDS) - (thread.fold_blocked_until - now)
 
 
 def _one_too_many() -> Any:
@@ -221,7 +217,7 @@ def _waits() -> Case:
 
 
 @dataclass(frozen=True)
-class Backlog:
+class FoldBacklog:
     """What is to be folded of the threads on the list, in all.
 
     `due_now` is without those that have a job, are being folded, or wait for a retry; `failing`
@@ -238,7 +234,7 @@ class Backlog:
     oldest_seconds: dict[str, float]
 
     @classmethod
-    def now(cls, at_most: int) -> Backlog:
+    def now(cls, at_most: int) -> FoldBacklog:
         """Read it in two queries, of so many threads each, however many there are."""
         due, later = (_totals(threads) for threads in marked(at_most))
         return cls(

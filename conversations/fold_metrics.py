@@ -8,7 +8,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from config.looks import short_queries
-from conversations.fold_backlog import LOOK_AT_MOST, Backlog, due_now
+from conversations.fold_backlog import LOOK_AT_MOST, FoldBacklog, due_now
 
 
 class FoldCollector(Collector):
@@ -17,11 +17,11 @@ class FoldCollector(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the figures of this moment; raises `DatabaseError`, and they are left out."""
         with short_queries():
-            due, backlog = due_now(), Backlog.now(LOOK_AT_MOST)
+            due, backlog = due_now(), FoldBacklog.now(LOOK_AT_MOST)
         yield from _figures(due, backlog)
 
 
-def _figures(due: int, backlog: Backlog) -> Iterator[GaugeMetricFamily]:
+def _figures(due: int, backlog: FoldBacklog) -> Iterator[GaugeMetricFamily]:
     yield GaugeMetricFamily(
         "rethread_folds_due",
         "Threads whose fold is to be made now, and of which nobody makes it; 10,000 at most.",

@@ -11,11 +11,11 @@ import uuid
 from django.conf import settings
 from django_q.tasks import async_task
 
-from conversations.folding import FoldRules
+from conversations.folding import REQUEUE_SECONDS, FoldRules
+
+__all__ = ["REQUEUE_SECONDS", "fold_rules", "queue_fold"]
 
 JOB = "conversations.tasks.fold_thread"
-# A job that was queued has this long before the next turn, or the sweep, queues another.
-REQUEUE_SECONDS = 60
 
 
 def fold_rules() -> FoldRules:

@@ -11,12 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from conversations.pieces import TurnPieces, artifact_lines
 from conversations.quoting import one_line
 from conversations.tokenizer import count_tokens, first_tokens
+
+# A job that was queued has this long before the next turn, or the sweep, queues another.
+REQUEUE_SECONDS = 60
 
 CUT_MARK = " (… cut)"
 # What is kept stands in every view until the turn is no longer among the last ones.
@@ -67,6 +70,20 @@ class FoldRules:
         unfolded = turn_count - folded_through
         length = min(self.window, unfolded - self.keep) if unfolded > self.threshold else 0
         return range(folded_through + 1, folded_through + 1 + length)
+
+    def next_try(
+        self, folded_through: int, turn_count: int, due_at: datetime | None, now: datetime
+    ) -> datetime | None:
+        """Return when the fold is to be tried again that a turn has queued; None if it queues none.
+
+        `due_at` is when it was to be tried before, None where nothing was due. A job has a minute,
+        the next ones ever longer: where no worker runs, a busy thread must not fill the queue.
+        """
+        if not self.is_due(folded_through, turn_count) or (due_at and due_at > now):
+            return None
+        waited = now - due_at if due_at else timedelta()
+        most = timedelta(seconds=self.backoff_max_seconds)
+        return now + min(most, timedelta(seconds=REQUEUE_SECONDS) + waited)
 
     def pause(self, attempts: int) -> timedelta:
         """Return how long to wait after so many failures in a row: 60 s, 120 s, … 1 h."""
@@ -136,11 +153,6 @@ def _fitting(positions: Sequence[int], sizes: Mapping[int, int], room: int) -> l
 
 
 # --- A turn as a call is given it -------------------------------------------------------------
-
-
-def size_of(pieces: TurnPieces) -> int:
-    """Return the tokens of a whole turn as a call is given it."""
-    return pieces.tokens.question + pieces.tokens.answer + pieces.tokens.sql
 
 
 def turn_text(pieces: TurnPieces, max_tokens: int) -> tuple[str, int]:

@@ -144,8 +144,9 @@ def _begun(text: str, tokens: int) -> str:
 
 _Entry = Mapping[str, Any]
 
-# Up to this many tokens each value stands before the turn that said it last; a longer record is
-# told in short, so that a long thread's head costs about what a shorter one's does.
+# Up to this many tokens each value, older ones too, stands before the turn that said it last; a
+# longer record is told in short, so that a long thread's head costs about what a shorter one's
+# does.
 _DETAILED_TOKENS = 200
 # Each kind in its place; all that are not named stand before them.
 _ORDER = {"filter": 1, "measure": 2, "group": 3, "built": 4, "table": 5}
@@ -174,7 +175,7 @@ def fact_lines(facts: Mapping[str, Any], fence: str) -> Sequence[str]:
     ...     {"key": "table|customers", "last": 2, "by": "sql"}],
     ...     "evicted": {"table": 2}}
     >>> fact_lines(facts, "k7Qd2x")
-    ["- filter orders.status = 'paid' t12; = 'sent' t5; = 'open' t2",
+    ["- filter orders.status = 'paid' t12 was = 'sent' t5; = 'open' t2",
      '- filter orders.total > 100 t9', '- tables orders t12; customers t2; …']
 
     In short these are
@@ -244,7 +245,8 @@ def _evicted(counts: Mapping[str, int]) -> Iterator[str]:
 
 def _own(entry: _Entry) -> str:
     kind, about = _kind_and_about(entry)
-    said = "; ".join(f"{value} t{last}".lstrip() for value, last in _said(entry))
+    now, *before = (f"{value} t{last}".lstrip() for value, last in _said(entry))
+    said = now + (f" was {'; '.join(before)}" if before else "")
     if kind == "definition":
         return f'definition "{about}": {_with_source(said, entry)}'
     return f"{kind} {about.replace('|', ' ', kind == 'built')} {_with_source(said, entry)}"

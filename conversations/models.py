@@ -24,8 +24,10 @@ from conversations.conversation_memory import get_conversation_memory
 from conversations.conversation_summarizer import get_summarizer
 from conversations.events import SessionEvent
 from conversations.fields import VerbatimJSONField
+from conversations.fold_claim import FoldClaim
+from conversations.fold_draft import FoldDraft
 from conversations.fold_schedule import fold_rules
-from conversations.folds import FoldClaim, FoldDraft, FoldOutcome, ThreadFold
+from conversations.folds import FoldOutcome, ThreadFold
 from conversations.querysets import Threads, TurnQuerySet
 from conversations.turns import AgentType, Status, clip_title
 
@@ -168,18 +170,23 @@ class ConversationThread(models.Model):
 
         Off, nothing of it goes to a summariser either.
         """
-        type(self).objects.filter(pk=self.pk).update(
-            memory_enabled=enabled,
-            version=F("version") + 1,
-            fold_epoch=F("fold_epoch") + 1,
-            # Off, nothing is folded; on again, the sweep looks whether something is due.
-            fold_due_at=Now() if enabled else None,
-            fold_claim=None,
-            fold_blocked_until=None,
-            touched_at=Now(),
+        changed = (
+            type(self)
+            .objects.filter(pk=self.pk, memory_enabled=not enabled)
+            .update(
+                memory_enabled=enabled,
+                version=F("version") + 1,
+                fold_epoch=F("fold_epoch") + 1,
+                # Off, nothing is folded; on again, the sweep looks whether something is due.
+                fold_due_at=Now() if enabled else None,
+                fold_claim=None,
+                fold_blocked_until=None,
+                touched_at=Now(),
+            )
         )
         self.memory_enabled = enabled
-        invalidation.once_committed(self.pk, lambda memory: memory.drop(self.pk))
+        if changed:
+            invalidation.once_committed(self.pk, lambda memory: memory.drop(self.pk))
 
     def forget(self) -> None:
         """Delete the thread: its turns and checkpoints go, its row stays emptied as a tombstone.
@@ -206,6 +213,8 @@ class ConversationThread(models.Model):
             fold_epoch=F("fold_epoch") + 1,
             fold_due_at=None,
             fold_claim=None,
+            fold_blocked_until=None,
+            fold_attempts=0,
             deleted_at=Now(),
             touched_at=Now(),
         )
@@ -249,7 +258,7 @@ class ConversationThread(models.Model):
         thread = claim.thread
         draft = FoldDraft.of(thread)
         span = fold_rules().span(thread.folded_through, thread.turn_count)
-        with claim.noting_failure() as failed:
+        with claim.noting_failure(draft) as failed:
             draft.add(thread, span, thread.amended_positions, summarizer or get_summarizer())
         return failed.outcome or claim.apply(draft)
 
@@ -267,17 +276,17 @@ class ConversationThread(models.Model):
         """
         _refuse_inside_transaction("refold()")
         claim = FoldClaim.take(
-            type(self).objects, self.pk, even_if_not_due=True, even_after_failure=True
+            type(self).objects, self.pk, from_start=True, even_after_failure=True
         )
         if claim is None:
             return FoldOutcome.NOT_DUE
-        thread, draft, rules = claim.thread, FoldDraft(folded_through=0), fold_rules()
+        thread, draft, rules = claim.thread, FoldDraft.from_start(claim.thread), fold_rules()
         while draft.folded_through < thread.folded_through:
             end = min(draft.folded_through + rules.window, thread.folded_through)
             span = range(draft.folded_through + 1, end + 1)
-            with claim.noting_failure() as failed:
+            with claim.noting_failure(draft) as failed:
                 if not claim.keep_trying(draft, span, summarizer or get_summarizer(), pauses):
-                    return FoldOutcome.LOST
+                    return claim.lose(None, draft)
             if failed.outcome:
                 return failed.outcome
             told(draft.folded_through, thread.folded_through)

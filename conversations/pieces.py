@@ -41,6 +41,9 @@ _FENCE_CHARS = 6
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _NO_TEXT = "(no text)"
 _ONE_LINE_SQL_CHARS = 80
+# Five turns' statements stand in each view after a fold: at 80 characters late views of a long
+# thread grow by a fifth over early ones.
+_KEPT_SQL_CHARS = 60
 _ONE_LINE_COLUMNS = 12
 _ONE_LINE_NAME_CHARS = 60
 _ONE_LINE_MEANING_CHARS = 500
@@ -213,10 +216,19 @@ def _labels(position: int, artifacts: Sequence[Mapping[str, Any]]) -> list[str]:
 def artifact_lines(position: int, artifacts: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return each artifact in one line, label first, as a fold keeps it: not yet quoted.
 
-    `[t11.2] chart line "Revenue, north": month × revenue, data t11.1`
+    `[t11.2] chart line "Revenue, north": month × revenue, data t11.1`; a statement that has neither
+    title nor columns is told by its beginning: `[t11.1] sql: SELECT region, SUM(amount) FROM sales`
     """
     labelled = zip(_labels(position, artifacts), artifacts, strict=True)
-    return [label + _line(artifact, position) for label, artifact in labelled]
+    return [label + _telling_line(artifact, position) for label, artifact in labelled]
+
+
+def _telling_line(artifact: Mapping[str, Any], position: int) -> str:
+    line = _line(artifact, position)
+    if artifact["kind"] != "sql" or artifact.get("title") or artifact.get("columns"):
+        return line
+    begun, over = _begun_in_one_line(artifact["sql"], _KEPT_SQL_CHARS)
+    return f"{line}: {begun}{over}"
 
 
 class _ArtifactForm(NamedTuple):
@@ -284,10 +296,16 @@ def _descriptor_forms(
 
 
 def _sql_in_one_line(sql: str, fence: str) -> str:
+    begun, over = _begun_in_one_line(sql, _ONE_LINE_SQL_CHARS)
+    return quoted_line(begun, fence) + over
+
+
+def _begun_in_one_line(sql: str, max_chars: int) -> tuple[str, str]:
+    """Return the beginning of a statement, and how much it lacks: `" (+96 characters)"`."""
     line = " ".join(sql.split())
-    begun = beginning_of(line, _ONE_LINE_SQL_CHARS)
+    begun = beginning_of(line, max_chars)
     over = len(line) - len(begun)
-    return quoted_line(begun, fence) + (f" (+{over:,} characters)" if over else "")
+    return begun, f" (+{over:,} characters)" if over else ""
 
 
 def _descriptor(artifact: Mapping[str, Any], fence: str) -> Part:

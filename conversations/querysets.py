@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from conversations.models import ConversationThread, ThreadMessage  # noqa: F401  as strings
 
 _OTHER_OWNER = "other_owner"
+# What a turn says; a fold is given all of it but the payload.
+_FOLDED_COLUMNS = ("query", "answer", "artifacts")
+_TEXT_COLUMNS = (*_FOLDED_COLUMNS, "response_payload")
 # What a turn's pieces are made of.
 _PIECES_FROM = (
     "position", "created_at", "query", "answer", "artifacts", "status", "waiting_for",
@@ -134,12 +137,11 @@ class TurnQuerySet(models.QuerySet["ThreadMessage"]):
         """Keep the turns past `position`, in order."""
         return self.filter(position__gt=position).order_by("position")
 
-    def fitting(self, limit_bytes: int) -> int:
+    def fitting(self, limit_bytes: int, columns: Sequence[str] = _TEXT_COLUMNS) -> int:
         """Return how many of these turns, from the first on, have `limit_bytes` of text.
 
         At least one. Reads sizes only: what is stored out of line stays there.
         """
-        columns = ("query", "answer", "artifacts", "response_payload")
         sizes = self.annotate(size=sum((_octets(column) for column in columns), start=Value(0)))
         room = limit_bytes
         count = 0
@@ -162,10 +164,9 @@ class TurnQuerySet(models.QuerySet["ThreadMessage"]):
         The first of them, where they have more text than one page of a transcript.
         """
         turns = self.filter(position__in=positions).order_by("position")
-        rows = turns.values("thread_id", *_PIECES_FROM)
-        return [
-            _fold_turn(row, turn_tokens) for row in rows[: turns.fitting(settings.MAX_PAGE_BYTES)]
-        ]
+        at_once = turns.fitting(settings.MAX_PAGE_BYTES, _FOLDED_COLUMNS)
+        rows = turns.values("thread_id", *_PIECES_FROM)[:at_once]
+        return [_fold_turn(row, turn_tokens) for row in rows]
 
     def first_title(self) -> str:
         """Return the title that the first of these turns gives."""

@@ -8,9 +8,9 @@ Pure. A summary ("notes") is lines under headings, each ending with the turns it
     - active customer: ordered in the last 90 days [t5]
 
 It will stand in every view of its thread and be the base of the next one, so what a model answers
-is taken only if it passes `accepted`; else nothing is folded. Nothing is mended on the way: only
-blanks around the text, a code fence around all of it, and a model's thinking before it are taken
-off.
+is taken only if `fault_of` finds nothing in it; else nothing is folded. Nothing is mended on the
+way: only blanks around the text, a code fence around all of it, and a model's thinking before it
+are taken off (`cleaned`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ FAILURES: Final[Mapping[str, str]] = {
     # The fold itself
     "worker_lost": "The worker that made it ended, or was ended, without a word.",
     "turns_missing": "The turns to be folded could not be read.",
-    "unexpected": "A fault of ours: the log has `fold_broke`.",
+    "database": "PostgreSQL refused or did not answer: the log has `fold_broke`.",
+    "unexpected": "A fault of ours: the log has `fold_broke`, with the place.",
 }
 # Those that may have passed a few seconds later.
 PASSING_FAILURES: Final = frozenset({"connection", "timeout", "rate_limited", "provider_error"})
@@ -240,7 +241,7 @@ def words_of(text: str) -> int:
 
 # --- What is taken for a summary ----------------------------------------------------------
 
-_CODE_FENCE = re.compile(r"```[\w-]*\s*\n(.*?)\n?\s*```", re.DOTALL)
+_CODE_FENCE_OPENS = re.compile(r"```[\w-]{0,20}[ \t]{0,20}\n")
 _THINKING = re.compile(r"\s*<think(?:ing)?>", re.IGNORECASE)
 _END_OF_THINKING = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 # PostgreSQL takes no NUL, UTF-8 no half of a surrogate pair.
@@ -275,23 +276,13 @@ _REFUSALS = (
 _REFUSAL = re.compile(rf"[\W_]*(?:{'|'.join(_REFUSALS)})", re.IGNORECASE)
 
 
-def accepted(text: str, request: SummaryRequest, limits: SummaryLimits) -> str:
-    """Return what a model answered as the new summary of `request`.
-
-    Raises `SummarizationFailed` with "invalid_response", "empty", "refused", "fence_inside",
-    "too_long", "no_reference" or "shrunk" where it is none.
-    """
-    notes = cleaned(text)
-    if code := fault_of(notes, request, limits):
-        raise SummarizationFailed(code)
-    return notes
-
-
 def cleaned(text: str) -> str:
     """Return a model's answer without blanks, thinking before it, and a code fence around it."""
     text = _without_thinking(text).strip()
-    fenced = _CODE_FENCE.fullmatch(text)
-    return fenced[1].strip() if fenced else text
+    opens = _CODE_FENCE_OPENS.match(text)
+    if opens and text.endswith("```") and len(text) >= opens.end() + len("```"):
+        return text[opens.end() : -len("```")].strip()
+    return text
 
 
 def _without_thinking(text: str) -> str:

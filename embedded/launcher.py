@@ -34,7 +34,8 @@ _WEB_STOPS: StopSteps = ((signal.SIGTERM, 12),)
 # The second request ends a running job at once, in good order.
 _JOB_SECONDS = 30
 _WORKER_STOPS: StopSteps = ((signal.SIGTERM, _JOB_SECONDS), (signal.SIGTERM, 5))
-_SLOW_STOP_SECONDS = 2
+# Without a job a worker has ended by then.
+_SLOW_STOP_SECONDS = 4
 _LOOK_EVERY_SECONDS = 0.2
 _WEB = ("-m", "gunicorn", "-c", "config/gunicorn.py", "config.wsgi")
 _WORKER = ("manage.py", "worker")
@@ -186,9 +187,10 @@ class Launcher:
 
 
 def _stop_worker(worker: Program) -> None:
-    """Stop it, and tell who waits for a running job why nothing seems to happen."""
+    """Stop it, and tell who waits for long why nothing seems to happen."""
     says = (
-        f"Waiting for a running job, {_JOB_SECONDS} s at most; Ctrl-C again stops everything now."
+        f"The worker takes its time: a job that still runs gets {_JOB_SECONDS} s at most; "
+        "Ctrl-C again stops everything now."
     )
     slow = threading.Timer(_SLOW_STOP_SECONDS, say, [says])
     slow.daemon = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +14,12 @@ from conversations.demo import sales
 from conversations.demo.client import Client
 from conversations.demo.script import Step
 
+# More than the whole conversation takes.
+_WHOLE = 8_000
 FOCUSES = ("brief", "sql", "visualizations")
 MARK = {"demo": "rethread"}
 
+_LOOK_EVERY_SECONDS = 0.2
 _BETWEEN_TURNS = timedelta(minutes=2)
 
 
@@ -70,6 +74,19 @@ class Analyst:
         warm = self.view(focus, token_budget)
         get_conversation_memory().drop(self.thread_id)
         return warm, self.view(focus, token_budget)
+
+    def whole_view(self) -> dict[str, Any]:
+        """Return the sql view with room for everything."""
+        return self.view("sql", _WHOLE)
+
+    def view_once_folded(self, seconds: float) -> dict[str, Any] | None:
+        """Wait so long for a worker's fold; return the whole view then, None where none came."""
+        until = time.monotonic() + seconds
+        while not (view := self.whole_view())["folded_through"]:
+            if time.monotonic() > until:
+                return None
+            time.sleep(_LOOK_EVERY_SECONDS)
+        return view
 
     def _mark(self) -> None:
         """Have the thread found by the next demo, which takes its place."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO, cast
 
 from rich.console import Console
@@ -13,6 +13,8 @@ from rich.text import Text
 from conversations.demo.play import Told
 
 _PLAIN_WIDTH = 100
+_LINES_SHOWN = 4
+_EXACT = ("definition", "filter")
 _STYLES = {"complete": "green", "pending": "yellow", "stopped": "yellow", "failed": "red"}
 _WHAT_FOR = {
     "brief": "the gist, to tell what the user wants",
@@ -63,6 +65,24 @@ class Stage:
             f"then {cold['tokens']:,} from {cold['source']}: {same}"
         )
 
+    def fold(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        """Show what a fold has made of the whole view: its size, its notes, its facts."""
+        through = after["folded_through"]
+        self.say(f"The {after['focus']} view, with room for everything:")
+        self.say(f"  before  turns {_turns(before)} as they were: {before['tokens']:,} tokens")
+        self.say(
+            f"  after   a summary of turns 1-{through}, {len(after['facts'])} facts, and turns "
+            f"{_turns(after)} as they were: {after['tokens']:,} tokens"
+        )
+        self._some("The summary begins", after["summary"].splitlines())
+        self._some("Facts stay exact, such as", list(_exact(after["facts"])))
+
+    def _some(self, title: str, lines: Sequence[str]) -> None:
+        if lines:
+            self.say(f"\n{title}:")
+        for line in lines[:_LINES_SHOWN]:
+            self.console.print(Text(f"  {line}", "dim"), soft_wrap=not self.is_terminal)
+
     def view(self, view: Mapping[str, Any]) -> None:
         """Show a context view with the account of it."""
         title = f"focus {view['focus']}: {_WHAT_FOR[view['focus']]}"
@@ -72,6 +92,18 @@ class Stage:
             return
         self.console.print(f"\n-- {title}\n   {account(view)}", markup=False)
         self.console.print(text, markup=False, soft_wrap=True)
+
+
+def _turns(view: Mapping[str, Any]) -> str:
+    return f"{view['positions'][0]}-{view['positions'][-1]}"
+
+
+def _exact(facts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield `filter sales.status: IN ('paid','shipped') [t3]`, of what a summary would blur."""
+    for fact in facts:
+        kind, _, about = fact["key"].partition("|")
+        if kind in _EXACT:
+            yield f"{kind} {about}: {fact['value']} [t{fact['since']}]"
 
 
 def account(view: Mapping[str, Any]) -> str:

@@ -22,6 +22,8 @@ from conversations.sql_facts.pattern import facts_by_pattern
 __all__ = ["Found", "facts_in_sql"]
 
 MAX_PARSED_CHARS: Final = 12_288  # about 0.2 s
+# `a[1][1]…`: of some hundred subscripts on each other sqlglot makes seconds.
+MAX_PARSED_BRACKETS: Final = 100
 
 _SPELLINGS: Final = {
     "mariadb": "mysql", "mssql": "tsql", "pg": "postgres", "postgresql": "postgres",
@@ -51,13 +53,17 @@ def facts_in_sql(sql: str, dialect: str = "", *, parse: bool = True) -> list[Fou
      Found('filter', 'orders.status', "= 'paid'")]
     """
     known = _known(dialect)
-    for candidate in _candidates(sql, known) if parse and len(sql) <= MAX_PARSED_CHARS else ():
+    for candidate in _candidates(sql, known) if parse and _may_be_parsed(sql) else ():
         # Whatever a parser of sixty dialects trips over: the pattern remains.
         try:
             return _facts_in_trees(sql, candidate)
         except Exception:  # noqa: BLE001, S112
             continue
     return facts_by_pattern(sql, double_quoted_strings=known not in _NAMES_ONLY)
+
+
+def _may_be_parsed(sql: str) -> bool:
+    return len(sql) <= MAX_PARSED_CHARS and sql.count("[") <= MAX_PARSED_BRACKETS
 
 
 def _known(dialect: str) -> str:

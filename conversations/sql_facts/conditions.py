@@ -1,6 +1,8 @@
 """What a condition says of each column: `weight > 3000 AND weight < 4000 AND year = 1974`.
 
 {"cars.weight": "> 3000 AND < 4000", "cars.year": "= 1974"}
+
+Of what it only denies together, `NOT (year = 1974 AND weight > 3000)`, it says nothing of either.
 """
 
 from __future__ import annotations
@@ -24,26 +26,55 @@ class Said(NamedTuple):
     joiner: str = ""
 
 
+class _Sides(NamedTuple):
+    """What a condition says of each column, what its denial says, and the only column if it's one.
+
+    Both are found in one go: conditions may be nested deep, with a NOT at each step.
+    """
+
+    said: dict[str, Said]
+    denied: dict[str, Said]
+    only: str
+
+
 def said_by_column(condition: exp.Expr, statement: ParsedStatement) -> dict[str, Said]:
     """Return what a condition says of each column, without what its subqueries say."""
+    return _sides(condition, statement).said
+
+
+def _sides(condition: exp.Expr, statement: ParsedStatement) -> _Sides:
     if isinstance(condition, exp.Connector):
-        return _joined(condition, statement)
+        return _connected(condition, statement)
     if isinstance(condition, exp.Paren):
-        return said_by_column(condition.this, statement)
+        return _sides(condition.this, statement)
     if isinstance(condition, exp.Not) and _stands_before(condition):
-        said = said_by_column(condition.this, statement)
-        return {column: _denied(one) for column, one in said.items()}
-    return _predicate(condition, statement)
+        said, denied, only = _sides(condition.this, statement)
+        return _Sides(denied, said, only)
+    said = _predicate(condition, statement)
+    return _Sides(said, _each_denied(said), next(iter(said), ""))
 
 
-def _joined(condition: exp.Connector, statement: ParsedStatement) -> dict[str, Said]:
-    joiner = condition.key.upper()
+def _connected(condition: exp.Connector, statement: ParsedStatement) -> _Sides:
+    parts = [_sides(part, statement) for part in _parts(condition)]
+    said = _joined([part.said for part in parts], condition.key.upper())
+    columns = {part.only for part in parts}
+    if len(columns) == 1 and all(columns):
+        return _Sides(said, _each_denied(said), columns.pop())
+    is_either = isinstance(condition, exp.Or)
+    return _Sides(said, _joined([part.denied for part in parts], "AND") if is_either else {}, "")
+
+
+def _joined(parts: list[dict[str, Said]], joiner: str) -> dict[str, Said]:
     joined: dict[str, Said] = {}
-    for part in _parts(condition):
-        for column, said in said_by_column(part, statement).items():
+    for part in parts:
+        for column, said in part.items():
             before = joined.get(column)
             joined[column] = _both(before, said, joiner) if before else said
     return joined
+
+
+def _each_denied(said: dict[str, Said]) -> dict[str, Said]:
+    return {column: _denied(one) for column, one in said.items()}
 
 
 def _parts(condition: exp.Connector) -> list[exp.Expr]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
@@ -19,8 +20,10 @@ from conversations.sql_facts.names import Names
 # sqlglot warns of what it doesn't know by quoting the statement, which no log should hold.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
-# An operand is parsed once, in a hostile statement again and again.
+# An operand is parsed once, in a hostile statement again and again. The time is for what takes
+# ever longer with each: a thousand times what an ordinary statement needs.
 _MAX_OPERANDS: Final = 5_000
+_MAX_SECONDS: Final = 1.0
 # In these a double-quoted string may be a name or a literal.
 _AMBIGUOUS: Final = {"", "sqlite"}
 
@@ -62,10 +65,12 @@ class _Placing:
     """
 
     _operands = 0
+    _until = 0.0
 
     def _parse_bitwise(self: Any) -> Any:
         self._operands += 1
-        if self._operands > _MAX_OPERANDS:
+        self._until = self._until or time.monotonic() + _MAX_SECONDS
+        if self._operands > _MAX_OPERANDS or time.monotonic() > self._until:
             raise NotUnderstoodError
         start = self._curr.start
         return self._placed(super()._parse_bitwise(), start)  # type: ignore[misc]

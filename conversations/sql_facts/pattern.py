@@ -1,7 +1,8 @@
 """What a statement says, by its looks: for text that no parser takes.
 
 Each word of the text becomes one letter, and patterns over those letters find what they stand for:
-`WHERE o.status IN ('a')` reads `CWI(S)`. Conditions are looked at only after WHERE, HAVING and ON.
+`WHERE o.status IN ('a')` reads `CWI(S)`. Conditions are looked at only after WHERE, HAVING and ON,
+none in `NOT (…)`.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class _Word(NamedTuple):
 
 
 def _words(sql: str) -> Iterator[_Word]:
-    clause = ""
+    clause = before = ""
     outer: list[str] = []
     for match in _WORD.finditer(sql):
         if match.lastgroup == "comment":
@@ -93,11 +94,13 @@ def _words(sql: str) -> Iterator[_Word]:
         letter = _letter(match.lastgroup or "", match[0])
         if letter == "(":
             outer.append(clause)
+            clause = "X" if before == "X" and clause == "C" else clause
         elif letter == ")" and outer:
             clause = outer.pop()
         elif letter in "CEF":
             clause = letter
         yield _Word(match[0], letter, clause)
+        before = letter
 
 
 def _letter(group: str, text: str) -> str:
@@ -143,7 +146,7 @@ class _Text:
 
     def _measures(self) -> Iterator[_Placed]:
         for match in _MEASURE.finditer(self._letters):
-            if self._words[match.start()].clause != "C":
+            if self._words[match.start()].clause not in {"C", "X"}:
                 yield match.start(), Found("measure", self._about(*match.span()), "")
 
     def _groups(self) -> Iterator[_Placed]:

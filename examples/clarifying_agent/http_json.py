@@ -4,14 +4,36 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from http.client import HTTPException
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 
 TIMEOUT_SECONDS = 20
 
 
+class NoAnswer(Exception):
+    """Nothing at `url` answers with JSON: what to start depends on who should be there."""
+
+    def __init__(self, url: str, why: object) -> None:
+        super().__init__(f"No answer from {url} ({why})")
+        self.url = url
+
+
 def call(method: str, url: str, body: Any = None, *, token: str = "") -> Any:
-    """Send `body` as JSON and return the answer; raises `urllib.error.HTTPError` for a refusal."""
+    """Send `body` as JSON and return the answer.
+
+    Raises `urllib.error.HTTPError` for a refusal, and `NoAnswer`.
+    """
+    try:
+        return _answer(method, url, body, token)
+    except HTTPError:
+        raise
+    except (OSError, HTTPException, ValueError) as error:
+        raise NoAnswer(url, getattr(error, "reason", error)) from error
+
+
+def _answer(method: str, url: str, body: Any, token: str) -> Any:
     headers = {"Content-Type": "application/json"}
     if token:
         headers["Authorization"] = f"Token {token}"

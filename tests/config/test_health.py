@@ -21,7 +21,7 @@ from config.models import WorkerHeartbeat
 from embedded.services import Valkey
 from tests.config.conftest import BROWSER, CURL
 
-PARTS = {"database", "migrations", "redis", "worker", "queue", "dynamodb", "tokenizer"}
+PARTS = {"database", "migrations", "redis", "worker", "queue", "dynamodb", "tokenizer", "folds"}
 
 
 def page_of(client: Client) -> dict[str, Any]:
@@ -336,12 +336,12 @@ def test_workers_are_unknown_without_the_database(
 @pytest.mark.django_db
 def test_workers_that_finish_nothing_of_an_old_queue_are_stuck() -> None:
     report_workers(2)
-    queue_job(waited=timedelta(seconds=90))
+    queue_job(waited=timedelta(minutes=5))
 
     finding = health.check_worker()
 
     assert finding.state == "degraded"
-    assert "1 job, the oldest for 90 s" in finding.says
+    assert "1 job, the oldest for 5 min" in finding.says
 
 
 @pytest.mark.django_db

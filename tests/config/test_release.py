@@ -18,6 +18,7 @@ from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg import sql
 
+from config.errors import Unavailable
 from config.management.commands import release
 
 
@@ -141,3 +142,19 @@ def test_a_database_that_is_away_is_told_in_a_sentence(closed_port: int) -> None
     assert "CommandError: The database refused: " in output
     assert "Traceback" not in output
     assert "hunter2" not in output
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_store_that_is_away_is_told_and_does_not_stop_it(settings: Any) -> None:
+    settings.RELEASE_STEPS = [f"{__name__}.away"]
+    err = StringIO()
+
+    call_command("release", stdout=(out := StringIO()), stderr=err)
+
+    assert out.getvalue().splitlines()[-1] == "Released."
+    assert "Tables can't be made. Run this again when it is back." in err.getvalue()
+
+
+def away() -> None:
+    """A step whose store does not answer."""
+    raise Unavailable("Tables can't be made.")

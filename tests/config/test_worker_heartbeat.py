@@ -176,7 +176,7 @@ def asked(**options: Any) -> str:
 def test_a_worker_of_this_host_is_alive() -> None:
     worker(seconds_ago=59)
 
-    assert asked() == "Workers that work: 1.\n"
+    assert asked() == "1 worker works.\n"
 
 
 @pytest.mark.django_db

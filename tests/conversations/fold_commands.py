@@ -13,6 +13,8 @@ from django.core.management import CommandError, call_command
 from conversations.summaries import SummarizationFailed, Summary, SummaryRequest
 from tests.conversations.fold_world import ScriptedSummarizer
 
+OFFLINE = "Summaries offline, by rules.\n"
+
 
 def run(command: str, *args: Any) -> tuple[str, str]:
     """Return what a command writes to stdout and to stderr."""

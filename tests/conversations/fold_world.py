@@ -46,9 +46,12 @@ def thread_of(thread: ConversationThread) -> ConversationThread:
 class ScriptedSummarizer:
     """Notes which positions each call is given; `before` runs during a call."""
 
-    def __init__(self, before: Callable[[SummaryRequest], None] | None = None) -> None:
+    def __init__(
+        self, before: Callable[[SummaryRequest], None] | None = None, input_tokens: int = 0
+    ) -> None:
         self.requests: list[SummaryRequest] = []
         self._before = before
+        self._input_tokens = input_tokens
 
     def summarize(self, request: SummaryRequest) -> Summary:
         self.requests.append(request)
@@ -57,7 +60,8 @@ class ScriptedSummarizer:
         said = [request.summary] if request.summary else ["Goals:"]
         said += [f"- {turn.query} [t{turn.position}]" for turn in request.turns]
         said += [f"- amended: {turn.answer} [t{turn.position}]" for turn in request.amended]
-        return Summary(text="\n".join(said), model="scripted")
+        text = "\n".join(said)
+        return Summary(text=text, model="scripted", input_tokens=self._input_tokens)
 
     @property
     def given(self) -> Sequence[list[int]]:

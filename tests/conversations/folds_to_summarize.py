@@ -9,7 +9,13 @@ from typing import Any
 
 from conversations.folding import FoldTurn
 from conversations.pieces import turn_pieces
-from conversations.summaries import SummaryRequest
+from conversations.summaries import (
+    SummarizationFailed,
+    SummaryLimits,
+    SummaryRequest,
+    cleaned,
+    fault_of,
+)
 from conversations.tokenizer import count_tokens
 
 FENCE = "k7Qd2x"
@@ -49,3 +55,11 @@ def request(
     if folded_through is None:
         folded_through = turns[0].position - 1 if turns else 0
     return SummaryRequest(THREAD, FENCE, summary, folded_through, turns, amended)
+
+
+def accepted(text: str, fold: SummaryRequest, limits: SummaryLimits) -> str:
+    """What a model answered, cleaned as the summariser does; fails where that is no summary."""
+    notes = cleaned(text)
+    if code := fault_of(notes, fold, limits):
+        raise SummarizationFailed(code)
+    return notes

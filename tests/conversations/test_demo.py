@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
 import socket
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
+from config.models import WorkerHeartbeat
 from conversations.demo import sales
 from conversations.demo.script import FIRST_MORNING, SECOND_MORNING
 from conversations.models import ConversationThread, ThreadMessage
@@ -21,6 +25,11 @@ def demo(url: str, **options: Any) -> str:
     out = io.StringIO()
     call_command("demo", url=url, stdout=out, no_color=True, **options)
     return out.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def _no_worker_starts(monkeypatch) -> None:
+    monkeypatch.setattr("conversations.management.commands.demo._REPORT_SECONDS", 0)
 
 
 @pytest.fixture
@@ -77,6 +86,61 @@ def test_it_prints_the_three_views_with_their_account(played):
     assert played.count(" of 1,000 tokens; turns ") == 3
     assert "left out 1-" in played
     assert "Add the channel bars to the Monday dashboard" in played
+
+
+def test_without_a_worker_it_says_so_and_goes_on(played):
+    assert "No worker reports, so nothing is folded: start `manage.py worker`." in played
+    assert "== What the agent is shown" in played
+
+
+def report_worker() -> None:
+    beat = {"host": "here", "state": WorkerHeartbeat.WORKING, "beat_at": timezone.now()}
+    WorkerHeartbeat.objects.create(id="here", **beat)
+
+
+def fold_until(stop: threading.Event) -> None:
+    while not stop.wait(0.05):
+        for thread in ConversationThread.objects.alive():
+            thread.fold()
+    connection.close()
+
+
+@pytest.fixture
+def worker(transactional_db: None) -> Iterator[None]:
+    """What reports and folds as `manage.py worker` does."""
+    report_worker()
+    stop = threading.Event()
+    thread = threading.Thread(target=fold_until, args=[stop])
+    thread.start()
+    yield
+    stop.set()
+    thread.join()
+
+
+def test_it_shows_what_a_fold_makes_of_the_view(worker, live_server):
+    played = demo(live_server.url)
+    before = re.search(r"before  turns 1-(\d+) as they were: ([\d,]+) tokens", played)
+    after = re.search(r"after   a summary of turns 1-11, (\d+) facts, and turns 12-31 ", played)
+    assert before
+    assert int(before[1]) >= 20
+    assert after
+    assert "The summary begins:\n  Goals:\n  - What is our revenue in 2026 so far? [t1]" in played
+    assert "  filter sales.status: IN ('paid','shipped') [t3]" in played
+    assert "<summary t1-t11>" in played
+
+
+def test_a_fold_that_does_not_come_holds_it_up_no_longer_than_said(live_server, monkeypatch):
+    report_worker()
+    monkeypatch.setattr("conversations.management.commands.demo._FOLD_SECONDS", 0.3)
+    played = demo(live_server.url)
+    assert "Not within 0.3 s: `manage.py fold_status` may say why." in played
+    assert "== What the agent is shown" in played
+
+
+def test_what_next_names_where_folds_are_seen(played, live_server):
+    thread = ConversationThread.objects.get()
+    assert f"{live_server.url}/api/v1/threads/{thread.pk}/folds?user_id=ana" in played
+    assert "manage.py fold_status" in played
 
 
 def test_it_ends_with_a_call_that_works(played, live_server, client):

@@ -162,12 +162,20 @@ def shown_in(line: str) -> Iterator[Triple]:
     of_a_table = re.match(r"\w[\w.]*: ", line)
     for said in parted(line[of_a_table.end() :], "; ") if of_a_table else [line]:
         column, conditions = parted(said, " ", 1)
-        for value in parted(conditions, "; "):  # in detail each value has its turn
-            now, *was = parted(value, " was ", 1)
-            now = re.sub(r" ?t\d+$", "", now)
-            yield from kept_in(column, now)
-            for before in was:
-                yield from shown_before(column, operator_of(now), before)
+        now, *was = parted(conditions, " was ", 1)
+        now = re.sub(r" ?t\d+$", "", now)
+        yield from kept_in(column, now)
+        for before in was:
+            in_detail = re.search(r" t\d+$", before)
+            told = told_before if in_detail else shown_before
+            yield from told(column, operator_of(now), before)
+
+
+def told_before(column: str, _: str, was: str) -> Iterator[Triple]:
+    """Read `= 'a' t3; > 1 t2`: each value whole, with its turn."""
+    for value in parted(was, "; "):
+        assert re.search(r" t\d+$", value)
+        yield from kept_in(column, value)
 
 
 def shown_before(column: str, operator: str, was: str) -> Iterator[Triple]:
@@ -196,7 +204,10 @@ def parted(text: str, at: str, most: int = 0) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("a.x = 'p' t12; > 3 t2", {("x", "=", "'p'"), ("x", ">", "3")}),
+        ("a.x = 'p' t12 was > 3 t2", {("x", "=", "'p'"), ("x", ">", "3")}),
+        ("a.x = 'p' t12 was > 3 AND < 9 t5; = 'q; was t2' t2; IN ('r','s') t1",
+         {("x", "=", "'p'"), ("x", ">", "3"), ("x", "<", "9"), ("x", "=", "'q; was t2'"),
+          ("x", "IN", "'r'"), ("x", "IN", "'s'")}),
         ("a.x = 'p' t12 was 'q',\"r\"", {("x", "=", "'p'"), ("x", "=", "'q'"), ("x", "=", '"r"')}),
         ("count(*) > 3 t2 was 2, = 1", {("count(*)", ">", "3"), ("count(*)", ">", "2"), ("count(*)", "=", "1")}),
         ("a: x = 'p' t2; y != 'q' t1", {("x", "=", "'p'"), ("y", "!=", "'q'")}),

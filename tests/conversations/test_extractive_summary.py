@@ -14,14 +14,16 @@ from conversations.summaries import (
     HEADINGS,
     SummarizationFailed,
     SummaryLimits,
-    accepted,
     note_lines,
     word_count,
 )
-from tests.conversations.folds_to_summarize import FENCE, request, turn
+from tests.conversations.folds_to_summarize import FENCE, accepted, request, turn
 
 LIMITS = SummaryLimits(max_words=220)
-LINE = re.compile(r"- \S.*?(?: \[t[0-9]+\]){1,3}")
+LINE = re.compile(r"- \S.*?(?: \[t[0-9]+\]){1,3}|- \(earlier ones left out\) \[t[0-9]+-t[0-9]+\]")
+LEFT_OUT = "(earlier ones left out)"
+# An answer's later sentences are not taken over, but give notes room.
+DETAILS = " All of the other regions follow far behind." * 30
 
 
 def notes_of(*turns, limits=LIMITS, **fold):
@@ -50,7 +52,7 @@ def test_notes_of_turns():
         notes_of(
             turn(1, "Revenue by region this year", "North leads with 4.1 M. South follows."),
             turn(2, "What is an active customer?", "", [ACTIVE]),
-            turn(3, "Draw it for the north", "Here it is.", [CHART]),
+            turn(3, "Draw it for the north", f"Here is the line for the north.{DETAILS}", [CHART]),
             turn(4, "And by store?", "", status="failed"),
         )
         == """\
@@ -63,7 +65,7 @@ Agreed:
 - active customer: ordered in the last 90 days [t2]
 Found:
 - North leads with 4.1 M. South follows. [t1]
-- Here it is. [t3]
+- Here is the line for the north. [t3]
 Built:
 - chart line "Revenue, north": month × revenue [t3]
 Open:
@@ -235,7 +237,7 @@ Open:
 
 def test_a_paragraph_becomes_lines_and_loses_no_word():
     words = [f"word{number}" for number in range(150)]
-    notes = notes_of(turn(2), summary=f"Goals: {' '.join(words)} [t1]")
+    notes = notes_of(turn(2, answer=DETAILS), summary=f"Goals: {' '.join(words)} [t1]")
 
     assert " ".join(under("Goals", notes)).split()[:150] == words
 
@@ -287,11 +289,61 @@ def test_definitions_stay_longest():
 
 
 def test_newer_goals_and_findings_stay_before_older_ones():
-    lines = note_lines(long_thread(8))
+    lines = [line for line in note_lines(long_thread(8)) if line.text != LEFT_OUT]
 
     for heading in ("Goals", "Found", "Built"):
         turns = [line.turns[0] for line in lines if line.heading == heading][heading == "Goals" :]
         assert min(turns) > 44, heading
+
+
+def test_short_turns_have_notes_of_a_third_of_their_words():
+    turns = [turn(n, f"And what about region {n} then?", f"That is {n}.1 M.") for n in range(1, 12)]
+    words = 11 * 10
+
+    first = notes_of(*turns)
+    assert words // 3 - 8 <= word_count(first) <= 40
+    later = [turn(n + 11, turns[n - 1].query + "?", "5 M, as before.") for n in range(1, 12)]
+    assert word_count(first) < word_count(notes_of(*later, summary=first)) <= 40 + words // 3
+
+
+def test_long_turns_have_notes_of_as_many_words_as_there_may_be():
+    turns = [turn(n, f"And what about region {n} then?", f"No {n}.{DETAILS}") for n in range(1, 40)]
+
+    assert 180 <= word_count(notes_of(*turns)) <= 220
+
+
+def test_what_is_left_out_is_told_under_its_heading():
+    turns = [turn(n, f"Region {n} " + "of the north " * 9, f"Number {n} is at {n}.1 M. {DETAILS}")
+             for n in range(1, 30)]  # fmt: skip
+
+    lines = notes_of(*turns).splitlines()
+    goals, found = lines[: lines.index("Found:")], lines[lines.index("Found:") :]
+    assert goals[1].startswith("- Region 1 of")
+    assert re.fullmatch(r"- \(earlier ones left out\) \[t2-t2[0-9]\]", goals[2])
+    assert re.fullmatch(r"- \(earlier ones left out\) \[t1-t2[0-9]\]", found[1])
+    through = re.search(r"-t([0-9]+)\]", found[1])[1]
+    assert found[2].endswith(f" [t{int(through) + 1}]")
+
+
+def test_one_line_alone_tells_it_however_many_folds_there_were():
+    lines = note_lines(long_thread(12))
+
+    told = {line.heading: line.turns for line in lines if line.text == LEFT_OUT}
+    assert [line.text for line in lines].count(LEFT_OUT) == len(told)
+    assert (told["Goals"][0], told["Found"][0]) == (2, 1)
+    assert 100 < min(told["Goals"][1], told["Found"][1]) < 132
+
+
+def test_what_had_room_for_all_leaves_nothing_out():
+    assert LEFT_OUT not in notes_of(turn(1), turn(2, answer=DETAILS), summary="")
+
+
+def test_a_definition_is_told_in_short():
+    notes = notes_of(turn(1, DETAILS, DETAILS, [{**ACTIVE, "meaning": "ordered lately " * 30}]))
+
+    [agreed] = under("Agreed", notes)
+    assert agreed.startswith("active customer: ordered lately")
+    assert len(agreed) <= 122
 
 
 def test_what_the_conversation_began_with_stays():

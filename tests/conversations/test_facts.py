@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conversations.facts import fold_facts
+from conversations.facts import fold_facts, set_by_persons
 from conversations.head import fact_lines, facts_tokens, head_of
 
 
@@ -38,6 +38,10 @@ def keys(record):
 
 def lines(record):
     return fact_lines(record, "k7Qd2x")
+
+
+# The statements of one turn that are far more than are read.
+FLOOD = [sql("SELECT 1 FROM t WHERE " + " AND ".join(f"c{n} = {n}" for n in range(4_500)))] * 50
 
 
 def by_person(key, value, last=1):
@@ -105,6 +109,93 @@ def test_an_amended_turn_adds_what_it_says_without_becoming_the_newest():
     assert (status["value"], status["last"], amended["through"]) == ("= 'c'", 3, 3)
     assert status["was"] == [["= 'a'", 1, 1], ["= 'b'", 2, 2]]
     assert entry(amended, "table|customers")["last"] == 2
+
+
+def test_what_a_pending_turn_said_goes_when_its_completion_says_something_else():
+    pending = fold((1, [paid("open")]), (2, [sql("SELECT 1 FROM customers")]))
+    completed = fold((1, [paid("paid")]), facts=pending, through=2)
+    status = entry(completed, "filter|orders.status")
+    assert (status["value"], status["was"], status["uses"]) == ("= 'paid'", [], 1)
+    assert "open" not in "\n".join(lines(completed))
+
+
+def test_what_an_amended_turn_no_longer_names_goes_and_older_values_are_the_newest_again():
+    record = fold(
+        (1, [paid("open")]), (2, [paid("open")]), (3, [paid("paid"), sql("SELECT b FROM t")])
+    )
+    amended = fold((3, []), facts=record, through=3)
+    assert keys(amended) == ["table|orders", "filter|orders.status"]
+    assert amended["evicted"] == {}
+    assert amended == fold((1, [paid("open")]), (2, [paid("open")]), through=3) | {
+        "entries": [
+            # Other turns named the table, so it is not known that this one alone did last.
+            entry(amended, "table|orders"), entry(fold((1, [paid("open")]), (2, [paid("open")])), "filter|orders.status"),
+        ]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("others", [[(1, "open")], [(3, "open")]])
+def test_what_another_turn_said_as_well_stays(others):
+    record = fold((2, [paid("open")]), *((n, [paid(status)]) for n, status in others), through=3)
+    amended = fold((2, [paid("paid")]), facts=record, through=3)
+    status = entry(amended, "filter|orders.status")
+    assert {status["value"], *(value for value, _, _ in status["was"])} == {"= 'open'", "= 'paid'"}
+
+
+@pytest.mark.parametrize("by", ["person", "agent"])
+def test_what_a_person_or_an_agent_said_stays_whatever_its_turn_says_now(by):
+    record = by_person("filter|orders.status", "= 'open'", last=1)
+    record["entries"][0]["by"] = by
+    amended = fold((1, []), facts=record, through=1)
+    assert entry(amended, "filter|orders.status")["value"] == "= 'open'"
+
+
+def test_a_measure_that_lost_its_alias_is_still_a_measure():
+    record = fold((1, [sql("SELECT sum(a) AS total FROM t")]))
+    amended = fold((1, [sql("SELECT sum(a) FROM t")]), facts=record, through=1)
+    assert entry(amended, "measure|sum(t.a)")["value"] == "as total"
+
+
+def test_a_chart_that_was_changed_is_what_it_is_now():
+    chart = {"kind": "chart", "chart_type": "bar", "title": "C"}
+    amended = fold((1, [{**chart, "chart_type": "line"}]), facts=fold((1, [chart])), through=1)
+    assert (entry(amended, "built|chart|C")["value"], len(keys(amended))) == ("line", 1)
+
+
+statements = st.lists(
+    st.sampled_from(
+        [*(paid(status) for status in "abc"), sql("SELECT sum(a) AS s, b FROM t GROUP BY b"),
+         sql("SELECT sum(a), c FROM u WHERE d = 1 GROUP BY c"),
+         {"kind": "definition", "term": "x", "meaning": "y"},
+         {"kind": "definition", "term": "x", "meaning": "z"}]
+    ),
+    max_size=3,
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=100)
+@given(said=st.lists(statements, min_size=1, max_size=8), again=st.sets(st.integers(1, 8)))
+def test_the_same_turns_again_change_nothing(said, again):
+    turns = list(enumerate(said, 1))
+    record = fold(*turns)
+    assert (
+        fold(*(turn for turn in turns if turn[0] in again), facts=record, through=len(said))
+        == record
+    )
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    said=st.lists(statements, min_size=2, max_size=8),
+    now=st.dictionaries(st.integers(1, 8), statements, min_size=1),
+    max_tokens=st.integers(15, 100),
+)
+def test_amended_turns_again_count_nothing_twice(said, now, max_tokens):
+    record = fold(*enumerate(said, 1), max_tokens=max_tokens)
+    amended = [(at, artifacts) for at, artifacts in now.items() if at <= len(said)]
+    once = fold(*amended, facts=record, max_tokens=max_tokens, through=len(said))
+    twice = fold(*amended, facts=once, max_tokens=max_tokens, through=len(said))
+    assert twice["evicted"] == once["evicted"]
 
 
 def test_two_statements_of_a_turn_are_one_use():
@@ -193,6 +284,14 @@ def test_a_use_of_what_a_person_set_is_counted():
     ]
 
 
+def test_of_a_record_that_is_made_anew_what_persons_set_is_kept():
+    record = fold((5, [paid("open")]), facts=by_person("filter|orders.status", "= 'paid'"))
+    anew = set_by_persons(record)
+    assert (keys(anew), anew["through"]) == (["filter|orders.status"], 0)
+    assert "table|orders" in keys(fold((5, [paid("open")]), facts=anew))
+    assert set_by_persons(fold((5, [paid("open")]))) == {}
+
+
 def test_what_a_person_set_is_never_evicted():
     before = by_person("filter|orders.status", "= '" + "long " * 300 + "'")
     record = fold((5, [sql("SELECT 1 FROM t WHERE a = 1")]), facts=before, max_tokens=100)
@@ -266,6 +365,16 @@ def test_the_least_recently_used_goes_first():
     assert "filter|t.c2" not in less
 
 
+def test_what_an_amended_turn_has_no_room_for_is_told_once():
+    record = fold((1, []), *((n, [sql(f"SELECT 1 FROM t WHERE c{n} = 1")]) for n in range(2, 8)))
+    bound = facts_tokens(record)
+    amended = [(1, [sql("SELECT 1 FROM t WHERE early = 'x' AND earlier = 'y'"), *FLOOD])]
+    once = fold(*amended, facts=record, max_tokens=bound, through=7)
+    assert once["evicted"]["filter"] >= 2
+    assert once["evicted"]["statement"] > 40
+    assert fold(*amended, facts=once, max_tokens=bound, through=7) == once
+
+
 def test_what_was_evicted_adds_up_over_folds():
     record = fold(
         *((n, [sql(f"SELECT 1 FROM t WHERE c{n} = 1")]) for n in range(1, 60)), max_tokens=100
@@ -283,8 +392,7 @@ def test_what_was_evicted_adds_up_over_folds():
 
 
 def test_a_flood_of_statements_is_read_up_to_a_bound_and_the_rest_is_counted():
-    flood = [sql("SELECT 1 FROM t WHERE " + " AND ".join(f"c{n} = {n}" for n in range(4_500)))] * 50
-    record = fold((1, flood))
+    record = fold((1, FLOOD))
     assert record["evicted"]["statement"] > 40
     assert facts_tokens(record) <= 600
 

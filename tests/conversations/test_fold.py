@@ -15,6 +15,7 @@ from conversations.conversation_memory import get_conversation_memory
 from conversations.events import SessionEvent
 from conversations.folds import FoldOutcome, ThreadFold
 from conversations.models import ConversationThread
+from conversations.summaries import SummarizationFailed, Summary
 from conversations.tasks import fold_thread, sweep_folds
 from conversations.turns import Status
 from tests.conversations.fold_world import (
@@ -248,6 +249,46 @@ def test_a_pending_turn_of_the_window_completed_meanwhile_has_the_fold_done_agai
     assert again.requests[0].turns[0].answer == "Done."
 
 
+def test_a_pending_turn_that_is_revised_meanwhile_and_stays_pending_costs_no_fold(ana) -> None:
+    thread_id, run = uuid.uuid4(), uuid.uuid4()
+    append(ana, thread_id, "Shall I?", status=Status.PENDING, turn_id=run)
+    thread = grow(ana, 20, thread_id)
+
+    def revise(_request) -> None:
+        more = {"status": Status.PENDING, "answer": "Half.", "revision": 1}
+        append(ana, thread_id, "Shall I?", turn_id=run, **more)
+
+    assert thread.fold(ScriptedSummarizer(before=revise)) == FoldOutcome.FOLDED
+    assert thread_of(thread).amended_positions == []
+
+
+def test_a_folded_turn_is_listed_once_when_it_is_final_however_often_it_was_revised(ana) -> None:
+    thread_id, run = uuid.uuid4(), uuid.uuid4()
+    append(ana, thread_id, "Shall I?", status=Status.PENDING, turn_id=run)
+    thread = grow(ana, 20, thread_id)
+    thread.fold(ScriptedSummarizer())
+    for revision in range(1, 5):
+        more = {"status": Status.PENDING, "answer": f"{revision}.", "revision": revision}
+        append(ana, thread_id, "Shall I?", turn_id=run, **more)
+    assert thread_of(thread).amended_positions == []
+    append(ana, thread_id, "Shall I?", answer="Done.", turn_id=run, revision=5)
+    assert thread_of(thread).amended_positions == [1]
+
+
+def test_a_folded_turn_that_is_finished_during_the_next_fold_does_not_disturb_it(ana) -> None:
+    thread_id, run = uuid.uuid4(), uuid.uuid4()
+    append(ana, thread_id, "Shall I?", status=Status.PENDING, turn_id=run)
+    thread = grow(ana, 20, thread_id)
+    thread.fold(ScriptedSummarizer())
+    grow(ana, 11, thread_id)
+
+    def complete(_request) -> None:
+        append(ana, thread_id, "Shall I?", answer="Done.", turn_id=run, revision=1)
+
+    assert thread.fold(ScriptedSummarizer(before=complete)) == FoldOutcome.FOLDED
+    assert thread_of(thread).amended_positions == [1]
+
+
 def test_a_pending_turn_past_the_window_does_not_disturb_the_fold(ana) -> None:
     thread = grow(ana, 20)
     run = append(ana, thread.pk, "Shall I?", status=Status.PENDING)
@@ -272,6 +313,20 @@ def test_a_turn_finished_after_it_was_folded_is_given_to_the_next_fold(ana) -> N
     assert [turn.answer for turn in summarizer.requests[0].amended] == ["Done."]
     row = thread_of(thread)
     assert (row.amended_positions, row.folded_through, row.fold_due_at) == ([], 11, None)
+
+
+def test_workers_that_die_of_a_thread_again_and_again_are_given_it_ever_later(ana) -> None:
+    thread, dying, waits = grow(ana, 21), FailingSummarizer(SystemExit()), []
+    for tries in range(4):
+        with pytest.raises(SystemExit):
+            thread.fold(dying)
+        time_passes(thread, seconds=91)
+        if tries:
+            now = timezone.now()
+            assert thread.fold(dying) == FoldOutcome.NOT_DUE
+            waits.append(round((thread_of(thread).fold_blocked_until - now).total_seconds()))
+            time_passes(thread, seconds=waits[-1] + 1)
+    assert waits == [30, 150, 390]
 
 
 def test_a_claim_that_was_never_concluded_ends_by_itself_and_is_reported(ana) -> None:
@@ -379,6 +434,39 @@ def test_an_operator_need_not_wait_for_the_next_try(ana) -> None:
     thread = grow(ana, 21)
     thread.fold(FailingSummarizer("unauthorized"))
     assert thread.fold(ScriptedSummarizer(), even_after_failure=True) == FoldOutcome.FOLDED
+
+
+def test_what_a_call_cost_is_told_although_there_is_no_summary(ana) -> None:
+    thread = grow(ana, 21)
+    costly = SummarizationFailed("too_long", input_tokens=900, output_tokens=800, calls=2)
+    thread.fold(FailingSummarizer(costly))
+    data = SessionEvent.objects.get().data
+    assert (data["input_tokens"], data["output_tokens"], data["calls"]) == (900, 800, 2)
+
+
+def test_a_database_that_refuses_the_summary_is_named_and_waited_for(ana) -> None:
+    thread = grow(ana, 21)
+    summarizer = ScriptedSummarizer()
+    summarizer.summarize = lambda _: Summary(text="\0", model="scripted", input_tokens=900)
+    assert thread.fold(summarizer) == FoldOutcome.FAILED
+    event = SessionEvent.objects.get()
+    assert (event.code, event.attempt, event.data["input_tokens"]) == ("database", 1, 900)
+
+
+def test_large_payloads_which_a_fold_is_not_given_do_not_shorten_it(ana, settings) -> None:
+    settings.MAX_PAGE_BYTES = 10_000
+    thread_id = uuid.uuid4()
+    for number in range(21):
+        append(ana, thread_id, f"Question {number}", response_payload={"rows": ["x" * 5_000]})
+    summarizer = ScriptedSummarizer()
+    ConversationThread(pk=thread_id).fold(summarizer)
+    assert len(summarizer.folded) == 11
+
+
+def test_switching_on_what_is_on_changes_nothing(ana) -> None:
+    thread = grow(ana, 21)
+    summarizer = ScriptedSummarizer(before=lambda _: thread.remember(enabled=True))
+    assert thread.fold(summarizer) == FoldOutcome.FOLDED
 
 
 # --- What is told of it -------------------------------------------------------------------

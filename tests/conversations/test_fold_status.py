@@ -184,7 +184,7 @@ def test_failures_are_counted_by_code_and_lost_folds_beside_them(ana) -> None:
     for code in ("timeout", "shrunk", "timeout"):
         grow(ana, 21).fold(FailingSummarizer(code))
     lost = grow(ana, 21)
-    lost.fold(ScriptedSummarizer(before=lambda _: lost.remember(enabled=True)))
+    lost.fold(ScriptedSummarizer(before=lambda _: lost.remember(enabled=False)))
     assert "1 lost, 3 failed (shrunk 1, timeout 2)" in run("fold_status")[0]
 
 

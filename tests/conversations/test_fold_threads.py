@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import socket
 import uuid
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from django_q.models import OrmQ
 
 from conversations import fold_backlog
+from conversations.conversation_summarizer import get_summarizer
 from conversations.fold_schedule import fold_rules
 from conversations.management.commands import _folding, fold_threads
 from conversations.models import ConversationThread
 from conversations.summaries import FAILURES
 from conversations.turns import Status
-from tests.conversations.fold_commands import SometimesFailing, failure, lines, run, use
+from tests.conversations.fold_commands import OFFLINE, SometimesFailing, failure, lines, run, use
 from tests.conversations.fold_world import (
     FailingSummarizer,
     ScriptedSummarizer,
@@ -34,6 +39,15 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def summarizer(monkeypatch) -> SometimesFailing:
     return use(monkeypatch, SometimesFailing())
+
+
+@pytest.fixture
+def model(settings) -> Iterator[str]:
+    """The settings name a model; what is said of it."""
+    settings.OPENAI_BASE_URL, settings.SUMMARY_MODEL = "http://127.0.0.1:9/v1", "tiny-model"
+    get_summarizer.cache_clear()
+    yield "Summaries by tiny-model at http://127.0.0.1:9/v1."
+    get_summarizer.cache_clear()
 
 
 def in_order(threads: list[ConversationThread]) -> list[ConversationThread]:
@@ -121,14 +135,14 @@ def test_a_thread_whose_memory_is_switched_off_is_left_alone(ana, summarizer) ->
     thread.remember(enabled=False)
     out, err = run("fold_threads", thread.pk)
     assert folded(thread) == [0]
-    assert err == f"{thread.pk}: Its memory is switched off.\n"
+    assert err == OFFLINE + f"{thread.pk}: Its memory is switched off.\n"
     assert out == "Nothing was folded.\n"
 
 
 def test_of_a_named_thread_it_is_said_that_nothing_is_to_be_folded(ana, summarizer) -> None:
     thread = grow(ana, 20)
     _, err = run("fold_threads", thread.pk)
-    assert err == f"{thread.pk}: Nothing of it is to be folded.\n"
+    assert err == OFFLINE + f"{thread.pk}: Nothing of it is to be folded.\n"
 
 
 def test_an_absent_thread_fails_and_the_others_are_folded(ana, summarizer) -> None:
@@ -284,9 +298,7 @@ def test_a_dry_run_counts_turns_and_windows_and_asks_nobody(ana, summarizer) -> 
     thread = grow(ana, 45)
     grow(ana, 21)
     out, _ = run("fold_threads", "--dry-run")
-    assert out == (
-        "Would fold 44 turns of 2 threads in at least 4 windows, a call of the summariser each.\n"
-    )
+    assert out == "Would fold 44 turns of 2 threads in at least 4 windows.\n"
     assert folded(thread) == [0]
     assert summarizer.requests == []
 
@@ -391,9 +403,47 @@ def test_more_threads_than_are_read_at_once_are_all_folded(
 
 
 def test_away_from_a_terminal_progress_is_in_turns(ana, summarizer) -> None:
-    grow(ana, 231)
+    thread = grow(ana, 231)
+    _, err = run("fold_threads", thread.pk)
+    assert err == f"{OFFLINE}110 of 220 turns\n209 of 220 turns\n"
+
+
+def test_of_all_no_total_is_read_first(ana, summarizer) -> None:
+    grow(ana, 21)
+    with CaptureQueriesContext(connection) as queries:
+        run("fold_threads", "--dry-run")
+    assert not [query for query in queries if re.search(r"\b(SUM|COUNT)\(", query["sql"])]
+
+
+# --- Who makes the summaries -------------------------------------------------------------------
+
+
+def test_the_model_and_its_address_are_said_first(ana, summarizer, model) -> None:
+    thread = grow(ana, 21)
+    assert run("fold_threads", thread.pk)[1] == f"{model}\n"
+
+
+def test_a_dry_run_says_who_would_be_asked_and_how_often(ana, summarizer, model) -> None:
+    grow(ana, 32)
+    out, err = run("fold_threads", "--dry-run")
+    assert err == f"{model}\n"
+    assert out.endswith(" in at least 2 windows, a call of the summariser each.\n")
+
+
+def test_without_an_address_it_is_openais(ana, summarizer, model, settings) -> None:
+    settings.OPENAI_BASE_URL, settings.OPENAI_API_KEY = "", "sk-secret"
     _, err = run("fold_threads")
-    assert err == "110 of 220 turns\n209 of 220 turns\n"
+    assert err == "Summaries by tiny-model at https://api.openai.com/v1.\n"
+
+
+def test_what_is_secret_in_an_address_is_not_said(ana, summarizer, model, settings) -> None:
+    settings.OPENAI_BASE_URL = "https://me:hunter2@llm.example:8443/v1?key=hunter3"
+    _, err = run("fold_threads")
+    assert err == "Summaries by tiny-model at https://llm.example:8443/v1.\n"
+
+
+def test_who_only_queues_asks_nobody(ana, summarizer, model) -> None:
+    assert run("fold_threads", "--queue")[1] == ""
 
 
 def test_ctrl_c_finishes_the_window_that_has_begun(ana, monkeypatch) -> None:
@@ -406,15 +456,20 @@ def test_ctrl_c_finishes_the_window_that_has_begun(ana, monkeypatch) -> None:
 
 
 def test_without_the_database_it_says_that_the_database_fails(ana, summarizer, monkeypatch) -> None:
-    grow(ana, 21)
+    thread = grow(ana, 21)
+    with monkeypatch.context() as patch, socket.create_server(("127.0.0.1", 0)) as closed:
 
-    def gone(_request: Any) -> None:
-        raise OperationalError("server closed the connection")
+        def go_away(_request: Any) -> None:
+            connection.close()
+            patch.setitem(connection.settings_dict, "PORT", closed.getsockname()[1])
+            closed.close()
 
-    use(monkeypatch, ScriptedSummarizer(before=gone))
-    error = failure("fold_threads")
+        use(monkeypatch, ScriptedSummarizer(before=go_away))
+        error = failure("fold_threads")
     assert error.returncode == 1
-    assert "The database fails: server closed the connection." in str(error)
+    assert str(error).startswith("The database fails: ")
+    assert str(error).endswith(" 0 turns of 0 threads are folded. Run it again for the rest.")
+    assert folded(thread) == [0]
 
 
 def test_log_lines_of_single_folds_are_left_out_unless_asked_for(ana, summarizer, caplog) -> None:
@@ -425,4 +480,4 @@ def test_log_lines_of_single_folds_are_left_out_unless_asked_for(ana, summarizer
     grow(ana, 21)
     caplog.clear()
     run("fold_threads", "-v", "2")
-    assert [record.name for record in caplog.records] == ["conversations.folds"]
+    assert [record.name for record in caplog.records] == ["conversations.fold_claim"]

@@ -150,7 +150,7 @@ def test_two_hundred_turns_leave_nothing(agent, saver, thread_id, capsys):
 def test_what_was_unused_for_so_long_goes_and_the_rest_stays_whole(saver, old, new):
     before = rows(new)
     says = run("--older-than", "30d")
-    assert says.startswith("Pruned 1 thread ids: 6 checkpoints, 6 writes, 6 blobs, ")
+    assert says.startswith("Pruned 1 thread id: 6 checkpoints, 6 writes, 6 blobs, ")
     assert (rows(old), rows(new)) == ([0, 0, 0], before)
     assert len(chat(saver).get_state(at(new)).values["messages"]) == 8
 
@@ -211,7 +211,7 @@ def test_many_thread_ids_go_a_page_at_a_time(saver, old, monkeypatch):
 
 def test_the_latest_state_stays_if_asked(saver, old):
     state = chat(saver).get_state(at(old)).values
-    assert run("--keep-latest").startswith("Pruned 1 thread ids: 5 checkpoints, ")
+    assert run("--keep-latest").startswith("Pruned 1 thread id: 5 checkpoints, ")
     assert rows(old) == [0, 1, 1]
     assert chat(saver).get_state(at(old)).values == state
 
@@ -255,8 +255,8 @@ def test_a_thread_with_a_delta_channel_is_left_alone_and_said(saver, old):
 
 def test_a_dry_run_touches_nothing(old):
     before = rows()
-    assert run("--dry-run").startswith("Would prune 1 thread ids: 6 checkpoints, 6 writes, 6 blobs")
-    assert run("--dry-run", "--keep-latest").startswith("Would prune 1 thread ids: 5 checkpoints, ")
+    assert run("--dry-run").startswith("Would prune 1 thread id: 6 checkpoints, 6 writes, 6 blobs")
+    assert run("--dry-run", "--keep-latest").startswith("Would prune 1 thread id: 5 checkpoints, ")
     assert rows() == before
 
 
@@ -302,7 +302,7 @@ def test_ctrl_c_finishes_the_thread_that_has_begun(saver, old, monkeypatch):
     monkeypatch.setattr(checkpoint_retention, "_lock", interrupted)
     error = failure()
     assert error.returncode == 130
-    assert "1 thread ids: 6 checkpoints" in str(error)
+    assert "1 thread id: 6 checkpoints" in str(error)
     assert rows() == [6, 6, 6]
 
 

@@ -200,3 +200,25 @@ def test_memory_switched_off_meanwhile_ends_it_and_leaves_nothing_to_the_sweep(a
     assert thread.refold(summarizer) == FoldOutcome.LOST
     assert len(summarizer.requests) == 1
     assert thread_of(thread).fold_due_at is None
+
+
+def test_what_people_have_set_stays(ana) -> None:
+    thread = folded(ana, 40)
+    mine = {"key": "filter|orders.status", "value": "= 'paid'", "last": 3, "by": "person"}
+    ConversationThread.objects.filter(pk=thread.pk).update(facts={"v": 1, "entries": [mine]})
+    thread.refold(ScriptedSummarizer())
+    entries = thread_of(thread).facts["entries"]
+    assert [one["value"] for one in entries if one["by"] == "person"] == ["= 'paid'"]
+
+
+def test_the_cost_of_all_its_calls_is_told_when_it_fails(ana) -> None:
+    thread = folded(ana, 50)
+    calls = iter(range(10))
+
+    def fail_in_the_third(_request) -> None:
+        if next(calls) == 2:
+            raise SummarizationFailed("refused", input_tokens=100, calls=1)
+
+    summarizer = ScriptedSummarizer(before=fail_in_the_third, input_tokens=100)
+    assert thread.refold(summarizer) == FoldOutcome.FAILED
+    assert SessionEvent.objects.newest_first()[0].data["input_tokens"] == 300

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import uuid
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from conversations.conversation_summarizer import get_summarizer
 from conversations.models import ConversationThread, ThreadFold
-from tests.conversations.fold_commands import SometimesFailing, failure, lines, run, use
+from tests.conversations.fold_commands import OFFLINE, SometimesFailing, failure, lines, run, use
 from tests.conversations.fold_world import ScriptedSummarizer, grow, thread_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -22,6 +27,15 @@ OLD = "Goals:\n- as the old prompt had it [t1]"
 @pytest.fixture
 def summarizer(monkeypatch) -> SometimesFailing:
     return use(monkeypatch, SometimesFailing())
+
+
+@pytest.fixture
+def model(settings) -> Iterator[str]:
+    """The settings name a model; what is said of it."""
+    settings.OPENAI_BASE_URL, settings.SUMMARY_MODEL = "http://127.0.0.1:9/v1", "tiny-model"
+    get_summarizer.cache_clear()
+    yield "Summaries by tiny-model at http://127.0.0.1:9/v1."
+    get_summarizer.cache_clear()
 
 
 def folded(owner: Any, turns: int) -> ConversationThread:
@@ -60,7 +74,7 @@ def test_all_means_all_that_have_notes(ana, summarizer) -> None:
     out, err = run("refold_thread", "--all")
     assert has_old_notes(*threads) == [False, False]
     assert out == "Refolded 22 turns of 2 threads in 2 windows.\n"
-    assert err == ""
+    assert err == OFFLINE
 
 
 def test_which_threads_must_be_said(db) -> None:
@@ -87,9 +101,7 @@ def test_what_was_refolded_before_that_is_not_left_out(ana, summarizer) -> None:
 def test_a_dry_run_counts_turns_and_windows_and_asks_nobody(ana, summarizer) -> None:
     thread = folded(ana, 45)
     out, _ = run("refold_thread", thread.pk, "--dry-run")
-    assert out == (
-        "Would refold 33 turns of 1 thread in at least 3 windows, a call of the summariser each.\n"
-    )
+    assert out == ("Would refold 33 turns of 1 thread in at least 3 windows.\n")
     assert has_old_notes(thread) == [True]
     assert summarizer.requests == []
 
@@ -100,7 +112,7 @@ def test_a_dry_run_counts_turns_and_windows_and_asks_nobody(ana, summarizer) -> 
 def test_of_a_thread_that_was_never_folded_it_is_said_so(ana, summarizer) -> None:
     thread = grow(ana, 20)
     out, err = run("refold_thread", thread.pk)
-    assert err == f"{thread.pk}: Nothing of it is folded yet.\n"
+    assert err == OFFLINE + f"{thread.pk}: Nothing of it is folded yet.\n"
     assert out == "Nothing was refolded.\n"
 
 
@@ -119,7 +131,7 @@ def test_a_thread_whose_memory_is_switched_off_is_left_alone(ana, summarizer) ->
     thread = folded(ana, 21)
     thread.remember(enabled=False)
     _, err = run("refold_thread", thread.pk)
-    assert err == f"{thread.pk}: Its memory is switched off.\n"
+    assert err == OFFLINE + f"{thread.pk}: Its memory is switched off.\n"
     assert has_old_notes(thread) == [True]
 
 
@@ -190,4 +202,22 @@ def test_ctrl_c_finishes_the_thread_that_has_begun_and_tells_how_to_go_on(ana, m
 def test_away_from_a_terminal_progress_is_in_turns(ana, summarizer) -> None:
     thread = folded(ana, 241)
     _, err = run("refold_thread", thread.pk)
-    assert err.splitlines()[0] == "110 of 231 turns"
+    assert err.splitlines()[1] == "110 of 231 turns"
+
+
+def test_of_all_no_total_is_read_first(ana, summarizer) -> None:
+    folded(ana, 21)
+    with CaptureQueriesContext(connection) as queries:
+        run("refold_thread", "--all", "--dry-run")
+    assert not [query for query in queries if re.search(r"\b(SUM|COUNT)\(", query["sql"])]
+
+
+# --- Who makes the summaries -------------------------------------------------------------------
+
+
+def test_the_model_and_its_address_are_said_first_and_in_a_dry_run(ana, summarizer, model) -> None:
+    thread = folded(ana, 21)
+    out, err = run("refold_thread", thread.pk, "--dry-run")
+    assert err == f"{model}\n"
+    assert out.endswith(" in at least 1 window, a call of the summariser each.\n")
+    assert run("refold_thread", thread.pk)[1] == f"{model}\n"

@@ -49,7 +49,7 @@ def threads(agent: Any) -> list[uuid.UUID]:
 
 def test_the_named_thread_gets_its_working_set_back(threads):
     out, _ = run(threads[0])
-    assert out == "Rebuilt 1 working sets, 2 turns.\n"
+    assert out == "Rebuilt 1 working set, 2 turns.\n"
     assert [is_warm(thread) for thread in threads] == [True, False, False]
 
 
@@ -161,7 +161,7 @@ def test_without_redis_it_says_so_and_how_far_it_got(threads, monkeypatch):
     error = failure("--all")
     assert error.returncode == 1
     assert "Redis does not answer (refused)" in str(error)
-    assert "1 of 3 working sets are rebuilt" in str(error)
+    assert "1 of 3 working sets rebuilt" in str(error)
 
 
 def test_ctrl_c_finishes_the_thread_that_has_begun(threads, monkeypatch):
@@ -174,7 +174,7 @@ def test_ctrl_c_finishes_the_thread_that_has_begun(threads, monkeypatch):
     monkeypatch.setattr(type(ConversationThread.objects), "rehydrate", interrupted)
     error = failure("--all")
     assert error.returncode == 130
-    assert "1 of 3 working sets are rebuilt" in str(error)
+    assert "1 of 3 working sets rebuilt" in str(error)
     assert [is_warm(thread) for thread in threads] == [True, False, False]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator, Mapping
+from statistics import median
 from typing import Any, NamedTuple
 
 import pytest
@@ -24,6 +25,7 @@ from conversations.conversation_summarizer import get_summarizer
 from conversations.folds import ThreadFold
 from conversations.models import ConversationThread, DatabaseEpoch
 from conversations.tasks import fold_thread
+from conversations.tokenizer import count_tokens
 from conversations.turns import AgentType, TurnBody
 from rbac.models import User
 from rbac.principal import Person
@@ -57,10 +59,14 @@ class Grown(NamedTuple):
 
 
 class Run(NamedTuple):
-    """All threads, and how often the model was asked."""
+    """All threads, and what the model was asked."""
 
     threads: list[Grown]
-    calls: int
+    requests: list[dict[str, Any]]
+
+    @property
+    def calls(self) -> int:
+        return len(self.requests)
 
 
 def forgetful(request: dict[str, Any]) -> str:
@@ -82,7 +88,7 @@ def run(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[R
         try:
             with override_settings(OPENAI_BASE_URL=server.base_url):
                 grown = [_grow(one, Person.of(user)) for one in sparc.threads("database")]
-            yield Run(grown, len(server.requests))
+            yield Run(grown, list(server.requests))
         finally:
             get_summarizer.cache_clear()
             OrmQ.objects.all().delete()
@@ -176,7 +182,10 @@ def test_the_bare_summary_of_a_forgetful_model_has_lost_most_of_them(run) -> Non
     assert in_summary < said / 2
 
 
-def test_the_summariser_is_given_bounded_input(run) -> None:
-    assert max(fold.input_tokens for one in run.threads for fold in one.folds) <= (
-        settings.FOLD_INPUT_TOKENS
-    )
+def test_no_request_to_the_model_grows_with_the_thread(run) -> None:
+    sizes = [
+        sum(count_tokens(message["content"]) for message in request["messages"])
+        for request in run.requests
+    ]
+    assert max(sizes) <= settings.FOLD_INPUT_TOKENS
+    assert max(sizes) <= 3 * median(sizes)

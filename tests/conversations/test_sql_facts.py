@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conversations.facts import fold_facts
 from conversations.sql_facts import facts_in_sql
 from conversations.sql_facts.pattern import facts_by_pattern
 
@@ -111,6 +114,11 @@ def test_a_literal_on_the_left_is_turned_round():
         ("w = 1 AND x = 2 AND w = 1", [("t.w", "= 1"), ("t.x", "= 2")]),
         ("NOT w LIKE 'a'", [("t.w", "NOT LIKE 'a'")]),
         ("NOT (w = 1 OR w = 2)", [("t.w", "NOT (= 1 OR = 2)")]),
+        ("NOT (w > 1 AND w < 9)", [("t.w", "NOT (> 1 AND < 9)")]),
+        ("NOT NOT w = 1", [("t.w", "= 1")]),
+        ("NOT (w = 1 OR x = 2)", [("t.w", "NOT = 1"), ("t.x", "NOT = 2")]),
+        ("NOT ((w = 1 OR w = 2) OR x = 3)", [("t.w", "NOT (= 1 OR = 2)"), ("t.x", "NOT = 3")]),
+        ("NOT (NOT (w = 1 AND x = 2))", [("t.w", "= 1"), ("t.x", "= 2")]),
         ("is_active AND NOT is_test", ["t.is_active", ("t.is_test", "NOT")]),
         ("starts_with(w, 'a')", [("t.w", "starts_with(t.w,'a')")]),
         ("price > cost * 1.2", [("t.price", "> t.cost*1.2")]),
@@ -118,6 +126,21 @@ def test_a_literal_on_the_left_is_turned_round():
     ],
 )
 def test_all_that_a_condition_says_of_a_column_is_one_value(condition, expected):
+    assert where(condition) == expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("NOT (a = 'x' AND b = 'y')", []),
+        ("NOT (a = 'x' AND b = 'y') AND c = 1", [("t.c", "= 1")]),
+        ("NOT (a = 'x' AND (b = 'y' OR a = 'z'))", []),
+        ("NOT (a = 1 OR a = 2 AND b = 3)", [("t.a", "NOT = 1")]),
+        ("NOT (a = 'x' AND b = c)", []),
+        ("NOT (a = 'x' AND EXISTS (SELECT 1 FROM u))", []),
+    ],
+)
+def test_what_is_denied_of_columns_together_is_said_of_none(condition, expected):
     assert where(condition) == expected
 
 
@@ -207,6 +230,7 @@ def test_tables_are_those_of_the_database_not_of_the_statement():
         ("SELECT * FROM t WHERE a IN (SELECT x FROM u) AND b = 2 ]", [("b", "= 2")]),
         ("SELECT ! FROM t WHERE a = 1 -- AND b = 2\n AND c = '/*' /* AND d = 3 */",
          [("t.a", "= 1"), ("t.c", "= '/*'")]),
+        ("SELECT ! FROM t WHERE NOT (a = 1 AND (b = 2)) AND c = 3", [("t.c", "= 3")]),
         ("EXPLAIN SELECT * FROM t WHERE a = 1", [("t.a", "= 1")]),
         ("SELECT * FROM t WHERE a = {{ a }} AND b = 2 %}", [("t.b", "= 2")]),
     ],
@@ -275,3 +299,19 @@ def test_a_process_that_only_shows_facts_does_without_the_parser():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("text", ["SELECT a" + "[1]" * 3_400, "SELECT ARRAY" + "[b]" * 3_000])
+@pytest.mark.parametrize("dialect", ["postgres", "clickhouse", ""])
+def test_subscripts_on_subscripts_are_not_parsed_for_seconds(text, dialect):
+    began = time.process_time()
+    facts_in_sql(text, dialect)
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("alias", ['"x\\0y"', "`x\\0y`", "E'\\x00'"])
+@pytest.mark.parametrize("dialect", ["", "mysql", "postgres", "clickhouse", "databricks"])
+def test_what_a_parser_makes_of_escapes_can_be_stored(alias, dialect):
+    said = {"kind": "sql", "sql": f"SELECT COUNT(*) AS {alias} FROM `t`", "dialect": dialect}
+    facts = fold_facts({}, [(1, [said])], dialect="", max_tokens=600, through=1)
+    assert "\\u0000" not in json.dumps(facts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from conversations.summaries import (
@@ -9,11 +11,11 @@ from conversations.summaries import (
     NoteLine,
     SummarizationFailed,
     SummaryLimits,
-    accepted,
+    cleaned,
     note_lines,
     word_count,
 )
-from tests.conversations.folds_to_summarize import FENCE, request, turn
+from tests.conversations.folds_to_summarize import FENCE, accepted, request, turn
 
 LIMITS = SummaryLimits(max_words=220)
 NOTES = """\
@@ -71,6 +73,15 @@ def test_a_heading_or_a_turn_is_enough(text):
 )
 def test_what_stands_around_notes_is_taken_off(wrapped):
     assert accepted(wrapped, FOLD, LIMITS) == NOTES
+
+
+@pytest.mark.parametrize(
+    "text", ["```" + "\n" * 300_000 + "x", "```\nGoals:\n" + " " * 900_000 + "x"]
+)
+def test_a_code_fence_that_never_ends_is_seen_at_once(text):
+    began = time.process_time()
+    cleaned(text)
+    assert time.process_time() - began < 1
 
 
 def test_a_code_fence_within_notes_stays():

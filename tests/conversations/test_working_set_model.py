@@ -28,13 +28,16 @@ from tests.conversations.working_set_world import (
     EpochHere,
     Runs,
     Scenario,
+    Shown,
     State,
     Wire,
     World,
+    five_turns_of_which_two_are_folded,
+    head_of,
     pieces,
     process,
+    shown_of,
     three_turns,
-    turns_of,
 )
 
 
@@ -61,7 +64,7 @@ def runs(pool: ThreadPoolExecutor, redis: redis_py.Redis, monkeypatch: Any) -> R
         monkeypatch.setattr(invalidation, "async_task", world.queue_job)
         monkeypatch.setattr(invalidation, "_missed", invalidation.Missed(lambda: world.time))
 
-    for name in ("lease", "fill", "append", "replace", "confirm", "checked"):
+    for name in ("lease", "fill", "append", "replace", "fold", "confirm", "checked"):
         redis.script_load(_script(name).script)  # else the first run has more calls than the rest
     return Runs(pool, redis, enter, read)
 
@@ -80,13 +83,57 @@ def append(world: World) -> None:
 
 def complete(world: World) -> None:
     """Write the newest turn again: it was pending."""
+    _complete(world, len(world.table.now.revisions))
+
+
+def complete_the_first(world: World) -> None:
+    """Write a turn again that is folded, if any is: the next fold amends the head."""
+    _complete(world, 1)
+
+
+def _complete(world: World, position: int) -> None:
     revisions = list(world.table.now.revisions)
     if world.table.now.deleted or not revisions:
         return
-    revisions[-1] += 1
+    revisions[position - 1] += 1
     state = world.table.commit(revisions=tuple(revisions))
-    epoch, turn = world.table.epoch, pieces(len(revisions), revisions[-1])
+    epoch, turn = world.table.epoch, pieces(position, revisions[position - 1])
     invalidation.tell(THREAD, lambda memory: memory.replace(THREAD, state.version, turn, epoch))
+    world.table.acknowledge(state)
+
+
+def fold(world: World) -> None:
+    """Fold the older half of what is unfolded."""
+    _tell_of_head(world, _commit_fold(world))
+
+
+def refold(world: World) -> None:
+    """Make the head anew, be it from the start or for a folded turn that was completed."""
+    now = world.table.now
+    usable = now.folded and now.enabled and not now.deleted
+    _tell_of_head(world, world.table.commit(heads=now.heads + 1) if usable else None)
+
+
+def fold_and_die(world: World) -> None:
+    """A worker ends between commit and Redis: nobody is told, and nobody waits for it."""
+    if _commit_fold(world):
+        world.has_failed = True
+
+
+def _commit_fold(world: World) -> State | None:
+    now = world.table.now
+    if now.unfolded < 2 or not now.enabled or now.deleted:
+        return None
+    return world.table.commit(folded=now.folded + now.unfolded // 2, heads=now.heads + 1)
+
+
+def _tell_of_head(world: World, state: State | None) -> None:
+    if state is None:
+        return
+    epoch, head = world.table.epoch, head_of(state)
+    invalidation.tell(
+        THREAD, lambda memory: memory.fold(THREAD, state.version, state.folded, head, epoch)
+    )
     world.table.acknowledge(state)
 
 
@@ -94,6 +141,7 @@ def append_and_die(world: World) -> None:
     """A process ends between commit and Redis; the client, unanswered, sends the turn again."""
     if world.table.now.deleted:
         return
+    world.has_failed = True
     written = world.table.commit(revisions=(*world.table.now.revisions, 0))
     world.stop()
     state, epoch = world.table.now, world.table.epoch
@@ -104,7 +152,7 @@ def append_and_die(world: World) -> None:
 
 
 def forget(world: World) -> None:
-    _change(world, deleted=True, revisions=())
+    _change(world, deleted=True, revisions=(), folded=0)
 
 
 def switch_off(world: World) -> None:
@@ -130,6 +178,7 @@ def evict(world: World) -> None:
 
 def restore(world: World) -> None:
     """Restore a backup that lacks the last change, and wait until every process has noticed."""
+    world.has_failed = True
     world.table.restore(max(0, len(world.table.states) - 2))
     world.wait(settings.MEMORY_CHECK_SECONDS + 1)
 
@@ -150,10 +199,10 @@ def read(world: World) -> None:
     except ThreadNotFound:
         shown, source = None, "database"
     else:
-        shown, source = turns_of(recalled.context), recalled.source
+        shown, source = shown_of(recalled.context), recalled.source
     if table.states is not history:
         return  # restored meanwhile
-    newest = table.now.shown
+    newest = table.now.revisions
     if any(_agrees(shown, state, newest) for state in history[first:]):
         return
     excused = source == "cache" and any(
@@ -164,23 +213,36 @@ def read(world: World) -> None:
     assert excused, f"{source} showed {shown}, the table {history[first:]}"
 
 
-def _agrees(
-    shown: list[tuple[int, int]] | None, state: State, newest: list[tuple[int, int]]
-) -> bool:
-    """Whether `state` can have looked so: a turn may show a later revision than its header."""
+def _agrees(shown: Shown | None, state: State, newest: tuple[int, ...]) -> bool:
+    """Whether `state` can have looked so: a turn may show a later revision than its header.
+
+    A head goes with the turns after it and with no others, lest a turn be in both or in neither.
+    """
     if state.deleted or not state.version:
         return shown is None
-    if shown is None or [p for p, _ in shown] != [p for p, _ in state.shown]:
+    expected = state.shown
+    if shown is None or shown[:2] != expected[:2]:
         return False
-    latest = dict(newest)
+    if [at for at, _ in shown.turns] != [at for at, _ in expected.turns]:
+        return False
+    latest = dict(enumerate(newest, start=1))
     return all(
-        written <= revision <= max(written, latest.get(position, revision))
-        for (position, revision), (_, written) in zip(shown, state.shown, strict=True)
+        written <= revision <= max(written, latest.get(at, revision))
+        for (at, revision), (_, written) in zip(shown.turns, expected.turns, strict=True)
     )
 
 
 def three_turns_cached(world: World) -> None:
     three_turns(world)
+    _cache(world)
+
+
+def folded_turns_cached(world: World) -> None:
+    five_turns_of_which_two_are_folded(world)
+    _cache(world)
+
+
+def _cache(world: World) -> None:
     faults, world.faults_left = world.faults_left, 0
     for owner in (world.web, world.other_web):  # both then know the epoch
         world.at_once(read, owner)
@@ -199,12 +261,26 @@ TOGETHER = {
     "a reader, an append and an eviction": [read, append, evict],
     "a slow reader, an append and a restored backup": [read, append, restore],
 }
+WITH_FOLDS = {
+    "a slow reader, a fold and an append": [read, fold, append],
+    "a slow reader, a fold and a head made anew": [read, fold, refold],
+    "a slow reader, a fold and a deletion": [read, fold, forget],
+    "a slow reader, a fold and a restored backup": [read, fold, restore],
+    "a slow reader, a fold whose worker dies and an append": [read, fold_and_die, append],
+    "a fold and two appends": [fold, append, append],
+    "a fold, a completion and an append": [fold, complete, append],
+    "a fold, an append and the completion of a folded turn": [fold, append, complete_the_first],
+    "a fold, an append and an eviction": [fold, append, evict],
+}
 WITH_A_FAILURE = {
     "a slow reader and an append": [read, append],
     "a slow reader and a completion": [read, complete],
     "a slow reader and a deletion": [read, forget],
     "two appends": [append, append],
     "an append and a completion": [append, complete],
+    "a slow reader and a fold": [read, fold],
+    "an append and a fold": [append, fold],
+    "a fold and a head made anew": [fold, refold],
 }
 WITH_TWO_FAILURES = {
     "an append": [append],
@@ -212,6 +288,7 @@ WITH_TWO_FAILURES = {
     "a deletion": [forget],
     "memory switched off": [switch_off],
     "a resent turn": [append_and_die],
+    "a fold": [fold],
 }
 either_way = pytest.mark.parametrize("start", [three_turns_cached, three_turns])
 
@@ -220,6 +297,12 @@ either_way = pytest.mark.parametrize("start", [three_turns_cached, three_turns])
 @pytest.mark.parametrize("name", TOGETHER)
 def test_in_every_order(runs: Runs, name: str, start: Scenario) -> None:
     runs.in_every_order(start, TOGETHER[name], faults=0)
+
+
+@pytest.mark.parametrize("start", [folded_turns_cached, five_turns_of_which_two_are_folded])
+@pytest.mark.parametrize("name", WITH_FOLDS)
+def test_folds_in_every_order(runs: Runs, name: str, start: Scenario) -> None:
+    runs.in_every_order(start, WITH_FOLDS[name], faults=0)
 
 
 @either_way
@@ -238,7 +321,10 @@ def test_two_readers_and_an_append(runs: Runs) -> None:
     runs.in_every_order(three_turns_cached, [read, read, append], faults=0)
 
 
-WORKS = (append, append, append, complete, read, read, read, append_and_die, evict, run_job)
+WORKS = (
+    append, append, append, append, complete, complete_the_first, fold, fold, refold,
+    read, read, read, read, append_and_die, fold_and_die, evict, run_job,
+)  # fmt: skip
 RARE = (forget, switch_off, switch_on)
 PAUSES_SECONDS = (0.5, 3, 31)
 

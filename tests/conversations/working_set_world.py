@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis as redis_py
 import time_machine
@@ -26,7 +26,7 @@ from redis.client import Pipeline
 from config.redis import Breaker
 from conversations import querysets
 from conversations.context import ConversationContext
-from conversations.conversation_memory import RedisConversationMemory
+from conversations.conversation_memory import CopyHead, RedisConversationMemory
 from conversations.exceptions import ThreadNotFound
 from conversations.pieces import TurnPieces, TurnTokens
 from conversations.querysets import ThreadManager
@@ -41,12 +41,28 @@ FATES = ("arrives", "lost", "answer lost", "late")
 # --- What PostgreSQL holds --------------------------------------------------------------------
 
 
+class Shown(NamedTuple):
+    """What a read shows: the head, which names what it stands for, and the turns after it.
+
+    `turns` are positions and revisions of those in the window.
+    """
+
+    folded: int
+    head: str
+    turns: list[tuple[int, int]]
+
+
 @dataclass(frozen=True)
 class State:
-    """One thread at one version; `revisions[0]` is that of the turn at position 1."""
+    """One thread at one version.
+
+    `revisions[0]` is that of the turn at position 1, `heads` counts how often the head was made.
+    """
 
     version: int = 0
     revisions: tuple[int, ...] = ()
+    folded: int = 0
+    heads: int = 0
     enabled: bool = True
     deleted: bool = False
 
@@ -54,10 +70,24 @@ class State:
         return replace(self, version=self.version + 1, **changes)
 
     @property
-    def shown(self) -> list[tuple[int, int]]:
-        """Position and revision of the turns in the window."""
-        turns = list(enumerate(self.revisions, start=1)) if self.enabled else []
-        return turns[-WINDOW:]
+    def unfolded(self) -> int:
+        return len(self.revisions) - self.folded
+
+    @property
+    def head(self) -> str:
+        return f"t1-t{self.folded}, made {self.heads} times" if self.folded else ""
+
+    @property
+    def window(self) -> range:
+        """The positions that a copy holds."""
+        count = len(self.revisions)
+        return range(max(self.folded, count - WINDOW) + 1, count + 1)
+
+    @property
+    def shown(self) -> Shown:
+        if not self.enabled:
+            return Shown(self.folded, "", [])
+        return Shown(self.folded, self.head, [(at, self.revisions[at - 1]) for at in self.window])
 
 
 class Table:
@@ -93,11 +123,17 @@ def pieces(position: int, revision: int) -> TurnPieces:
     return TurnPieces(position, TurnTokens(*[1] * 7), question, 0, "", 0, "", "", "", [])
 
 
-def turns_of(context: ConversationContext) -> list[tuple[int, int]]:
+def head_of(state: State) -> CopyHead:
+    """Return a thread's head as this process's release writes it."""
+    return (f"{process().memory.fence_key} {state.head}" if state.head else "", {}, [])
+
+
+def shown_of(context: ConversationContext) -> Shown:
     release = process().memory.fence_key
-    return [
+    turns = [
         (turn.position, int(turn.question.removeprefix(f"{release} r"))) for turn in context.turns
     ]
+    return Shown(context.folded_through, context.summary.removeprefix(f"{release} "), turns)
 
 
 class ModelledThreads(ThreadManager):
@@ -117,18 +153,17 @@ class ModelledThreads(ThreadManager):
         if state.deleted or not state.version:
             raise ThreadNotFound
         querysets._epoch.last_seen = epoch
-        turns = []
-        if state.enabled:
-            self.world.stop()  # before the second query
-            turns = list(enumerate(self.world.table.now.revisions, start=1))
-            turns = turns[: len(state.revisions)][-WINDOW:]
-            if len(turns) < min(WINDOW, len(state.revisions)):
-                raise ThreadNotFound
-        held = [pieces(*turn) for turn in turns]
         context = ConversationContext(
-            str(THREAD), str(OWNER.pk), "", state.version, len(state.revisions), 0, turns=held
+            str(THREAD), str(OWNER.pk), "", state.version, len(state.revisions), state.folded
         )
-        return context, epoch
+        if not state.enabled:
+            return context, epoch
+        self.world.stop()  # before the second query
+        revisions = self.world.table.now.revisions
+        if len(revisions) < len(state.revisions):
+            raise ThreadNotFound
+        turns = [pieces(at, revisions[at - 1]) for at in state.window]
+        return replace(context, summary=head_of(state)[0], turns=turns), epoch
 
 
 # --- Processes, and the wire to Redis ---------------------------------------------------------
@@ -363,11 +398,20 @@ class World:
         while self.late:
             self.deliver()
         self.faults_left = 0
+        if not self.has_failed:
+            self.assert_copy_is_tidy()
         # After a failure twice: with breakers that are open, and with closed ones.
         for pause_seconds in (0, 3) if self.has_failed else (0,):
             self.wait(pause_seconds)
             for owner in (self.web, self.other_web, self.old_web):
                 self.at_once(read, owner)
+
+    def assert_copy_is_tidy(self) -> None:
+        """Once every change has arrived, a copy waits for none and holds no turn in vain."""
+        copy = self._redis.hgetall(self.key)
+        if b"v" in copy:
+            held = {name for name in copy if name[:2] in (b"t:", b"x:")}
+            assert held == {b"t:%d" % at for at in self.table.now.window}
 
     def abort(self) -> None:
         for actor in self._actors:
@@ -443,3 +487,9 @@ class Replay:
 def three_turns(world: World) -> None:
     for _ in range(WINDOW):
         world.table.acknowledge(world.table.commit(revisions=(*world.table.now.revisions, 0)))
+
+
+def five_turns_of_which_two_are_folded(world: World) -> None:
+    three_turns(world)
+    for changes in ({"folded": 2, "heads": 1}, *[{"revisions": (0,) * n} for n in (4, 5)]):
+        world.table.acknowledge(world.table.commit(**changes))

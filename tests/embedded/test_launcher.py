@@ -50,7 +50,7 @@ def test_the_password_stands_beside_what_it_is_good_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("slow_after", "told"), [(0.05, True), (60, False)])
-def test_who_waits_for_a_running_job_is_told_why(
+def test_who_waits_for_long_for_the_worker_is_told_why(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -67,4 +67,4 @@ def test_who_waits_for_a_running_job_is_told_why(
     launcher._stop_worker(worker)
 
     assert not worker.is_alive
-    assert ("Waiting for a running job, 30 s at most" in capsys.readouterr().out) is told
+    assert ("a job that still runs gets 30 s at most" in capsys.readouterr().out) is told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import uuid
@@ -53,15 +54,23 @@ def agent(live_server: Any, token: str, model: str) -> Any:
     checkpoints.ensure_checkpoint_tables()
     empty_checkpoints()
 
-    def step(verb: str, thread: Any, turn: Any, text: str) -> str:
+    def step(verb: str, thread: Any, turn: Any, text: str, **env: str) -> str:
         process = start(
             "examples.clarifying_agent", verb, str(thread), str(turn), text,
-            DATABASE_URL=database_url(), RETHREAD_URL=live_server.url, TOKEN=token, OPENAI_BASE_URL=model,
+            **{"DATABASE_URL": database_url(), "RETHREAD_URL": live_server.url, "TOKEN": token,
+               "OPENAI_BASE_URL": model, **env},
         )  # fmt: skip
         said, _ = process.communicate(timeout=60)
         return said.strip()
 
     return step
+
+
+@pytest.fixture
+def nowhere() -> str:
+    """An address at which nothing answers."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 def start(module: str, *arguments: str, **env: str) -> subprocess.Popen[str]:
@@ -134,3 +143,55 @@ def test_the_same_step_again_changes_nothing(agent, api):
     assert agent("answer", thread, turn, "fiscal") == ANSWER
     assert "waits for nobody" in agent("answer", thread, turn, "calendar")
     assert turn_of(api, thread, turn)["answer"] == ANSWER
+
+
+# --- What is missing is said in a sentence ------------------------------------------------
+
+
+def ask(agent: Any, **env: str) -> str:
+    said: str = agent("ask", uuid.uuid4(), uuid.uuid4(), "Revenue this year", **env)
+    assert "Traceback" not in said
+    return said
+
+
+def test_without_a_token_it_says_how_to_make_one(agent):
+    said = ask(agent, TOKEN="")
+    assert said.startswith("TOKEN is not set: ")
+    assert "manage.py create_agent" in said
+    assert "agent_token rotate" in said
+
+
+def test_without_rethread_it_says_what_to_start(agent, nowhere):
+    said = ask(agent, RETHREAD_URL=nowhere)
+    assert said.startswith(f"No answer from {nowhere}/")
+    assert "`make up`" in said
+    assert "RETHREAD_URL" in said
+
+
+def test_without_a_model_it_says_what_to_start(agent, nowhere):
+    said = ask(agent, OPENAI_BASE_URL=f"{nowhere}/v1")
+    assert said.startswith(f"No answer from {nowhere}/v1/")
+    assert "examples.clarifying_agent.scripted_model" in said
+
+
+def test_rethread_is_looked_for_at_the_port_of_the_environment(agent, nowhere):
+    said = ask(agent, RETHREAD_URL="", PORT=nowhere.rpartition(":")[2])
+    assert said.startswith(f"No answer from {nowhere}/")
+
+
+def test_without_tables_of_checkpoints_it_says_what_makes_them(agent):
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER SCHEMA checkpoints RENAME TO elsewhere")
+    try:
+        assert "`manage.py release`" in ask(agent)
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER SCHEMA elsewhere RENAME TO checkpoints")
+
+
+def test_what_can_not_be_done_is_an_exit_status_of_1(nowhere):
+    process = start(
+        "examples.clarifying_agent", "ask", "a", "b", "c", RETHREAD_URL=nowhere, TOKEN="x"
+    )
+    process.communicate(timeout=60)
+    assert process.returncode == 1

@@ -11,6 +11,8 @@ from django.db import Error
 
 from config.models import SILENT_AFTER_SECONDS, WorkerHeartbeat
 
+_MAX_AGE_SECONDS = 365 * 24 * 3600
+
 
 class Command(BaseCommand):
     """Says whether a worker's jobs run, by what it has told PostgreSQL."""
@@ -47,11 +49,14 @@ class Command(BaseCommand):
                 f"No worker{where} has been seen to work within {max_age:g} s: start or restart "
                 "`manage.py worker`, and read its log if one runs."
             )
-        self.stdout.write(f"Workers that work: {count}.")
+        self.stdout.write("1 worker works." if count == 1 else f"{count:,} workers work.")
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError("it must be more than 0")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _MAX_AGE_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, a year at most")
     return seconds

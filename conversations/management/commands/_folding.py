@@ -8,10 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.core.management.base import CommandError
 from django.utils import timezone
 
+from conversations.chat_completions import OPENAI_BASE_URL
+from conversations.conversation_summarizer import ExtractiveSummarizer, get_summarizer
 from conversations.exceptions import ThreadNotFound
 from conversations.fold_backlog import FoldFailure, Standing, standing_of, with_work
 from conversations.folds import FoldOutcome
@@ -19,7 +23,7 @@ from conversations.models import ConversationThread
 
 FOLDED, FAILED = "folded", "failed"
 LOST, NOTHING_FOLDED = "lost", "nothing_folded"
-_CHATTY = ("conversations.folds", "django-q")
+_CHATTY = ("conversations.fold_claim", "django-q")
 # A thread that changes under every fold is left to the workers.
 _LOST_TRIES = 3
 # So many threads in a row that fail alike are not to blame.
@@ -43,6 +47,7 @@ _ADVICE = {
     "unauthorized": "Correct OPENAI_API_KEY.",
     "bad_request": "The log says what the server refuses: the model's name, or a parameter.",
     "invalid_response": "See whether OPENAI_BASE_URL names an OpenAI-compatible server.",
+    "database": "See whether PostgreSQL is well: the log says where it failed (fold_broke).",
     "unexpected": "This is a fault of Rethread's: the log says which (fold_broke).",
 }
 
@@ -95,6 +100,24 @@ class Result:
             "message": str(self),
             "next_attempt_at": at and at.isoformat(),
         }
+
+
+def is_offline() -> bool:
+    """Whether the settings of this process have summaries made by rules, without any calls."""
+    return isinstance(get_summarizer(), ExtractiveSummarizer)
+
+
+def summaries_by() -> str:
+    """Return `Summaries by gpt-4.1-mini at http://127.0.0.1:9001/v1.`, or `… offline, by rules.`.
+
+    To be said before the first fold: a worker beside this may have other settings.
+    """
+    if is_offline():
+        return "Summaries offline, by rules."
+    address = urlsplit(settings.OPENAI_BASE_URL or OPENAI_BASE_URL)
+    # Some proxies take a key in user, password or query.
+    shown = address._replace(netloc=address.netloc.rpartition("@")[2], query="").geturl()
+    return f"Summaries by {settings.SUMMARY_MODEL} at {shown}."
 
 
 def thread_now(thread_id: uuid.UUID) -> ConversationThread | None:

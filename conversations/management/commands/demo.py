@@ -11,6 +11,7 @@ from typing import Any, TextIO, cast
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 
+from config.models import WorkerHeartbeat
 from config.redis import RedisUnavailable
 from conversations.demo import play, sales
 from conversations.demo.client import BadAddress, Client, NoAnswer, Refused
@@ -21,6 +22,8 @@ from rbac.models import AuthToken, Role, User
 TENANT, PERSON, AGENT = "demo", "ana", "demo-agent"
 TOKEN_NAME = "demo"  # noqa: S105
 TOKEN_HOURS = 24
+# A worker that was started with the server reports by then; one that reports has folded by then.
+_REPORT_SECONDS, _FOLD_SECONDS = 5, 20
 
 _NEXT = """\
 Ask for a view yourself; the token is good for {hours} hours, agent_token revoke ends it:
@@ -31,6 +34,9 @@ Ask for a view yourself; the token is good for {hours} hours, agent_token revoke
 Other things to try:
 
   {url}/api/docs/                                   every call, with its fields
+  {url}/api/v1/threads/{thread}/folds?user_id={person}
+                                                    with that token: each fold and its summary
+  manage.py fold_status                             what is to be folded, what was, what failed
   manage.py export_threads {thread}
   manage.py rehydrate_thread {thread}
   manage.py agent_token revoke --tenant {tenant} --name {agent}
@@ -85,10 +91,19 @@ class Command(BaseCommand):
             self.stage.turn(told)
         self._lose_working_set(analyst)
         self.stage.chapter("Today: the conversation goes on")
-        for told in analyst.play(SECOND_MORNING):
-            self.stage.turn(told)
+        unfolded = self._play_second_morning(analyst)
+        self._show_fold(analyst, unfolded)
         self._show_views(analyst)
         self._what_next(analyst)
+
+    def _play_second_morning(self, analyst: play.Analyst) -> dict[str, Any]:
+        """Play it, and return the last whole view before a worker folded: it may be that quick."""
+        unfolded = analyst.whole_view()
+        for told in analyst.play(SECOND_MORNING):
+            self.stage.turn(told)
+            view = analyst.whole_view()
+            unfolded = unfolded if view["folded_through"] else view
+        return unfolded
 
     def _lose_working_set(self, analyst: play.Analyst) -> None:
         self.stage.chapter("In between: the copy in Redis is lost")
@@ -102,6 +117,19 @@ class Command(BaseCommand):
             self.stage.say("Redis does not answer, so every view comes from PostgreSQL anyway.")
         else:
             self.stage.say("PostgreSQL has everything; the first reader fills a new copy.")
+
+    def _show_fold(self, analyst: play.Analyst, unfolded: dict[str, Any]) -> None:
+        self.stage.chapter("In the background: the oldest turns are folded")
+        folded = analyst.view_once_folded(_REPORT_SECONDS)
+        reports = WorkerHeartbeat.objects.alive().exists()
+        if reports and not folded:
+            folded = analyst.view_once_folded(_FOLD_SECONDS)
+        if folded:
+            self.stage.fold(unfolded, folded)
+        elif reports:
+            self.stage.say(f"Not within {_FOLD_SECONDS} s: `manage.py fold_status` may say why.")
+        else:
+            self.stage.say("No worker reports, so nothing is folded: start `manage.py worker`.")
 
     def _show_views(self, analyst: play.Analyst) -> None:
         self.stage.chapter("What the agent is shown before its next answer")

@@ -12,20 +12,21 @@ from itertools import chain
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError, InterfaceError
 from django.utils import timezone
 
 from conversations.fold_backlog import (
     COUNT_AT_MOST,
     RETRY,
     WORKER,
-    Backlog,
+    FoldBacklog,
     FoldFailure,
     FoldsDone,
     claim_age,
     claimed,
     marked,
 )
-from conversations.management.commands._folding import counted, span
+from conversations.management.commands._folding import counted, database_error, span
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -55,7 +56,10 @@ class Command(BaseCommand):
     def handle(self, *, limit: int, fail_after: timedelta | None, json: bool, **_: Any) -> None:
         """Read it, say it, and judge by it."""
         now = timezone.now()
-        status = _read(now, limit)
+        try:
+            status = _read(now, limit)
+        except (DatabaseError, InterfaceError) as error:
+            raise database_error(error, "Nothing was changed.") from error
         (self._as_json if json else self._as_text)(status)
         oldest = status["oldest_due_seconds"]
         if fail_after is not None and oldest > fail_after.total_seconds():
@@ -76,7 +80,7 @@ class Command(BaseCommand):
 
 
 def _read(now: datetime, limit: int) -> dict[str, Any]:
-    backlog = Backlog.now(COUNT_AT_MOST)
+    backlog = FoldBacklog.now(COUNT_AT_MOST)
     hour, day = FoldsDone.since(now - timedelta(hours=1), now - timedelta(days=1))
     waiting = _longest_due_first(chain(*marked())) if limit else []
     claims = claimed()

@@ -32,6 +32,8 @@ from conversations.management.commands._folding import (
     counted,
     database_error,
     fewer_log_lines,
+    is_offline,
+    summaries_by,
 )
 from conversations.management.commands._selection import add_selection, keys, missing, selected
 from conversations.models import ConversationThread
@@ -90,7 +92,10 @@ class Command(BaseCommand):
         self._summarise()
 
     def _run(self, threads: ThreadQuerySet) -> None:
-        total = 0 if self.queue else turns_to_fold(foldable(threads))
+        # Of what is not named a total would read the whole table, in one statement.
+        total = turns_to_fold(foldable(threads)) if self.named and not self.queue else None
+        if not self.queue:
+            self.stderr.write(summaries_by(), str)
         work = self._queue if self.queue else self._plan if self.dry_run else self._fold
         with (
             finishing_first() as self.interrupt,
@@ -205,10 +210,8 @@ class Command(BaseCommand):
         threads = counted(tally[FOLDED] + tally[WOULD_FOLD], "thread")
         turns, windows = counted(self.turns, "turn"), counted(self.windows, "window")
         if self.dry_run:
-            return (
-                f"Would fold {turns} of {threads} in at least {windows}, a call of the "
-                "summariser each."
-            )
+            calls = "" if is_offline() else ", a call of the summariser each"
+            return f"Would fold {turns} of {threads} in at least {windows}{calls}."
         return f"Folded {turns} of {threads} in {windows}."
 
     def _left_sentence(self) -> str:

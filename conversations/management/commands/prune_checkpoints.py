@@ -15,6 +15,7 @@ from django.template.defaultfilters import filesizeformat
 
 from conversations.checkpoint_retention import Pruned, Rows, Totals, pruned
 from conversations.management.commands._console import Progress, finishing_first
+from conversations.management.commands._folding import counted
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
@@ -92,7 +93,7 @@ class Command(BaseCommand):
         self.stdout.write(json.dumps(fields))
 
     def _how_far(self) -> str:
-        return f"{_counted(self.totals.threads, self.totals.rows)}. Run it again for the rest."
+        return f"{_sized(self.totals.threads, self.totals.rows)}. Run it again for the rest."
 
     def _summarise(self) -> None:
         totals = self.totals
@@ -101,17 +102,17 @@ class Command(BaseCommand):
                         "failed": totals.failed, "dry_run": self.dry_run})  # fmt: skip
         else:
             verb = "Would prune" if self.dry_run else "Pruned"
-            says = f"{verb} {_counted(totals.threads, totals.rows)}."
+            says = f"{verb} {_sized(totals.threads, totals.rows)}."
             self.stdout.write(says, self.style.SUCCESS)
         if totals.failed:
             raise CommandError(f"{totals.failed:,} failed.")
 
 
-def _counted(threads: int, rows: Rows) -> str:
+def _sized(threads: int, rows: Rows) -> str:
     size = filesizeformat(rows.bytes).replace("\xa0", " ")
     return (
-        f"{threads:,} thread ids: {rows.checkpoints:,} checkpoints, {rows.writes:,} writes, "
-        f"{rows.blobs:,} blobs, {size}"
+        f"{counted(threads, 'thread id')}: {counted(rows.checkpoints, 'checkpoint')}, "
+        f"{counted(rows.writes, 'write')}, {counted(rows.blobs, 'blob')}, {size}"
     )
 
 

@@ -25,6 +25,8 @@ from conversations.management.commands._folding import (
     counted,
     database_error,
     fewer_log_lines,
+    is_offline,
+    summaries_by,
     thread_now,
 )
 from conversations.management.commands._selection import (
@@ -48,7 +50,7 @@ class Command(BaseCommand):
     help = (
         "Make summary and facts anew from turn 1, such as after a change of prompt or model, or "
         "of FOLD_ and FACTS_ settings. The old ones are shown until the new ones are whole. One "
-        "call of the summariser for about ten folded turns. "
+        "call of the summariser for about ten folded turns, none where it works offline. "
         "Exit 0 all done, 1 some failed, 2 usage, 130 stopped by Ctrl-C."
     )
 
@@ -72,11 +74,12 @@ class Command(BaseCommand):
         """Refold one thread after the other; each has old or new notes at any moment."""
         self.as_json, self.dry_run = json, dry_run
         self.began = unless_since or timezone.now()
-        self.threads = self.turns = self.windows = self.failed = self.total = 0
+        self.threads = self.turns = self.windows = self.failed = 0
+        self.named = bool(options["ids"])
         threads = selected(**options)
         for thread_id in missing(threads, options["ids"]):
             self._take_in(thread_id, Result.absent())
-        if not options["ids"]:  # of those that are named it is said why not
+        if not self.named:  # of those that are named it is said why not
             threads = threads.filter(folded_through__gt=0, memory_enabled=True)
         if unless_since:
             threads = threads.exclude(Exists(_refolded_since(unless_since)))
@@ -88,8 +91,10 @@ class Command(BaseCommand):
         self._summarise()
 
     def _run(self, threads: ThreadQuerySet) -> None:
-        self.total = threads.count()
-        total = threads.aggregate(turns=Sum("folded_through", default=0))["turns"]
+        self.stderr.write(summaries_by(), str)
+        # Of what is not named a total would read the whole table, in one statement.
+        turns = Sum("folded_through", default=0)
+        total = threads.aggregate(turns=turns)["turns"] if self.named else None
         streak, self.passed = FailureStreak(), 0
         with (
             finishing_first() as interrupt,
@@ -161,8 +166,8 @@ class Command(BaseCommand):
     def _how_far(self) -> str:
         began = self.began.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return (
-            f"{counted(self.threads, 'thread')} of {self.total:,} are refolded. For the rest, run "
-            f"it again with --unless-since {began}"
+            f"{counted(self.threads, 'thread')} refolded. For the rest, run it again with "
+            f"--unless-since {began}"
         )
 
     def _summarise(self) -> None:
@@ -181,10 +186,8 @@ class Command(BaseCommand):
         if not self.threads:
             return "Nothing would be refolded." if self.dry_run else "Nothing was refolded."
         if self.dry_run:
-            return (
-                f"Would refold {turns} of {threads} in at least {windows}, a call of the "
-                "summariser each."
-            )
+            calls = "" if is_offline() else ", a call of the summariser each"
+            return f"Would refold {turns} of {threads} in at least {windows}{calls}."
         return f"Refolded {turns} of {threads} in {windows}."
 
 

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from config.redis import RedisUnavailable
 from conversations.exceptions import ThreadNotFound
 from conversations.management.commands._console import Progress, finishing_first
+from conversations.management.commands._folding import counted
 from conversations.management.commands._selection import add_selection, keys, missing, selected
 from conversations.models import ConversationThread
 
@@ -78,15 +79,17 @@ class Command(BaseCommand):
         self.stdout.write(json.dumps(fields))
 
     def _how_far(self, total: int) -> str:
-        return f"{self.rebuilt:,} of {total:,} working sets are rebuilt. Run it again for the rest."
+        of = f"{self.rebuilt:,} of {counted(total, 'working set')}"
+        return f"{of} rebuilt. Run it again for the rest."
 
     def _summarise(self) -> None:
         verb = "Would rebuild" if self.dry_run else "Rebuilt"
-        turns = "" if self.dry_run else f", {self.turns:,} turns"
+        turns = "" if self.dry_run else f", {counted(self.turns, 'turn')}"
         if self.as_json:
             self._line({"type": "summary", "threads": self.rebuilt, "turns": self.turns,
                         "failed": self.failed, "dry_run": self.dry_run})  # fmt: skip
         else:
-            self.stdout.write(f"{verb} {self.rebuilt:,} working sets{turns}.", self.style.SUCCESS)
+            sets = counted(self.rebuilt, "working set")
+            self.stdout.write(f"{verb} {sets}{turns}.", self.style.SUCCESS)
         if self.failed:
             raise CommandError(f"{self.failed:,} failed.")
