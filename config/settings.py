@@ -122,6 +122,16 @@ env = Environment(
     HISTORY_CONTEXT_BYTES=(int, 6_000),
     SESSION_DIGEST_BYTES=(int, 16_000),
     SESSION_TOPICS=(word_lists, {}),
+    # Live sessions
+    SESSION_TTL_MINUTES=(int, 30),
+    SESSION_MAX_MESSAGES=(int, 100),
+    MAX_HISTORY_MESSAGES=(int, 5),
+    SESSION_RESULT_ROWS=(int, 50),
+    SESSION_MAX_MESSAGE_BYTES=(int, 128 * 1024),
+    SESSION_MAX_TURN_MESSAGES=(int, 200),
+    SESSION_TOOL_WAIT_SECONDS=(int, 300),
+    CHECKPOINT_TTL_MINUTES=(int, 60),
+    MAX_CHECKPOINT_BYTES=(int, 8 * 1024 * 1024),
     # Checkpoints
     CHECKPOINT_RETENTION_DAYS=(int, 30),
     CHECKPOINT_POOL_SIZE=(int, 4),
@@ -407,6 +417,18 @@ HISTORY_CONTEXT_BYTES = env("HISTORY_CONTEXT_BYTES")
 SESSION_DIGEST_BYTES = env("SESSION_DIGEST_BYTES")
 SESSION_TOPICS = env("SESSION_TOPICS")
 
+# --- Live sessions ------------------------------------------------------------------------
+
+SESSION_TTL_MINUTES = env("SESSION_TTL_MINUTES")
+SESSION_MAX_MESSAGES = env("SESSION_MAX_MESSAGES")
+MAX_HISTORY_MESSAGES = env("MAX_HISTORY_MESSAGES")
+SESSION_RESULT_ROWS = env("SESSION_RESULT_ROWS")
+SESSION_MAX_MESSAGE_BYTES = env("SESSION_MAX_MESSAGE_BYTES")
+SESSION_MAX_TURN_MESSAGES = env("SESSION_MAX_TURN_MESSAGES")
+SESSION_TOOL_WAIT_SECONDS = env("SESSION_TOOL_WAIT_SECONDS")
+CHECKPOINT_TTL_MINUTES = env("CHECKPOINT_TTL_MINUTES")
+MAX_CHECKPOINT_BYTES = env("MAX_CHECKPOINT_BYTES")
+
 # --- Checkpoints --------------------------------------------------------------------------
 
 CHECKPOINT_RETENTION_DAYS = env("CHECKPOINT_RETENTION_DAYS")
@@ -433,9 +455,9 @@ Q_CLUSTER = {
     "label": "Jobs",
 }
 WORKER_FROZEN_AFTER_SECONDS = env("WORKER_FROZEN_AFTER_SECONDS")
-# Each becomes a schedule of django-q2.
-PERIODIC_JOBS: dict[str, dict[str, Any]] = {
+PERIODIC_JOBS: dict[str, dict[str, Any]] = {  # each becomes a schedule of django-q2
     "sweep_folds": {"func": "conversations.tasks.sweep_folds", "minutes": 1},
+    "sweep_sessions": {"func": "conversations.tasks.sweep_sessions", "minutes": 1},
     "prune_checkpoints": {"func": "conversations.tasks.prune_checkpoints", "minutes": 1440},
 }
 # What `manage.py release` calls once the tables are those of this version.

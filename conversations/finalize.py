@@ -63,13 +63,14 @@ WHERE m.session_uuid = %(turn)s::uuid AND m.thread_id <> %(thread)s::uuid
 
 _TURN_COLUMNS = """
 (thread_id, position, session_uuid, agent_type, status, query, answer, artifacts, response_payload,
- waiting_for, error_code, revision, session_id, written_by, body_sha256, tokens, render_version,
- created_at)"""
+ waiting_for, error_code, revision, session_id, digest, written_by, body_sha256, tokens,
+ render_version, created_at)"""
 _TURN_VALUES = """
 %(position)s::int, %(turn)s::uuid, %(agent_type)s::text, %(status)s::text, %(query)s::text,
 %(answer)s::text, %(artifacts)s::json, %(payload)s::json, %(waiting_for)s::text,
-%(error_code)s::text, %(revision)s::int, %(session_id)s::text, %(written_by)s::uuid,
-%(sha256)s::bytea, %(tokens)s::int[], %(render_version)s::int, %(at)s::timestamptz"""
+%(error_code)s::text, %(revision)s::int, %(session_id)s::text, %(digest)s::json,
+%(written_by)s::uuid, %(sha256)s::bytea, %(tokens)s::int[], %(render_version)s::int,
+%(at)s::timestamptz"""
 
 _FIRST = f"""
 WITH thread AS (
@@ -115,6 +116,7 @@ WITH turn AS (
   SET status = %(status)s, answer = %(answer)s, artifacts = %(artifacts)s::json,
       response_payload = %(payload)s::json, waiting_for = %(waiting_for)s,
       error_code = %(error_code)s, revision = %(revision)s, agent_type = %(agent_type)s,
+      digest = %(digest)s::json,
       pending_sha256 = body_sha256, body_sha256 = %(sha256)s, tokens = %(tokens)s::int[],
       render_version = %(render_version)s, written_by = %(written_by)s,
       stored_at = statement_timestamp()
@@ -385,9 +387,8 @@ def _values(write: TurnWrite, pieces: TurnPieces, thread_agent_type: str) -> dic
         "query": body.query,
         "answer": body.answer,
         "artifacts": dump_bytes(list(body.stored_artifacts)).decode(),
-        "payload": None
-        if body.response_payload is None
-        else dump_bytes(body.response_payload).decode(),
+        "payload": _json(body.response_payload),
+        "digest": _json(body.digest),
         "waiting_for": body.waiting_for,
         "error_code": body.error_code,
         "revision": body.revision,
@@ -398,6 +399,10 @@ def _values(write: TurnWrite, pieces: TurnPieces, thread_agent_type: str) -> dic
         "render_version": get_conversation_memory().render_version,
         "at": write.created_at,
     }
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else dump_bytes(value).decode()
 
 
 def _stored(write: TurnWrite) -> _Stored | None:

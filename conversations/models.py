@@ -29,13 +29,21 @@ from conversations.fold_draft import FoldDraft
 from conversations.fold_schedule import fold_rules
 from conversations.folds import FoldOutcome, ThreadFold
 from conversations.querysets import Threads, TurnQuerySet
+from conversations.session_records import SessionMessage, SessionRecord
 from conversations.turns import AgentType, Status, clip_title
 
 if TYPE_CHECKING:
     from conversations.conversation_summarizer import Summarizer
     from rbac.models import User
 
-__all__ = ["ConversationThread", "DatabaseEpoch", "ThreadFold", "ThreadMessage"]
+__all__ = [
+    "ConversationThread",
+    "DatabaseEpoch",
+    "SessionMessage",
+    "SessionRecord",
+    "ThreadFold",
+    "ThreadMessage",
+]
 
 
 class DatabaseEpoch(models.Model):
@@ -192,8 +200,10 @@ class ConversationThread(models.Model):
         """Delete the thread: its turns and checkpoints go, its row stays emptied as a tombstone.
 
         Takes the row lock first, so that a turn being written ends before or after, never
-        within. Once committed, the working set goes as well.
+        within. Once committed, the working set goes as well, and what Redis holds of its sessions.
         """
+        # First: a message that is being taken locks its session, then the thread.
+        SessionRecord.objects.leave_thread(self.pk)
         type(self).objects.select_for_update().get(pk=self.pk)
         self.turns.all().delete()
         self.folds.all().delete()
@@ -308,8 +318,9 @@ def _refuse_inside_transaction(verb: str) -> None:
 class ThreadMessage(models.Model):
     """One user query and its answer: a turn of a thread, at position 1, 2, 3 and so on.
 
-    `artifacts` serve memory, `response_payload` the transcript. `tokens` are the counts of the
-    turn's pieces in a context view (`pieces.TurnPieces.tokens`), true for `render_version`.
+    `artifacts` serve memory, `response_payload` the transcript, `digest` the digest of the live
+    session that it was said in. `tokens` are the counts of the turn's pieces in a context view
+    (`pieces.TurnPieces.tokens`), true for `render_version`.
     """
 
     pk = models.CompositePrimaryKey("thread_id", "position")
@@ -328,6 +339,7 @@ class ThreadMessage(models.Model):
     error_code = models.TextField(null=True)  # noqa: DJ001
     revision = models.IntegerField(default=0)
     session_id = models.TextField(null=True)  # noqa: DJ001
+    digest = VerbatimJSONField(null=True)
     written_by = models.UUIDField()
     body_sha256 = models.BinaryField()
     pending_sha256 = models.BinaryField(null=True)

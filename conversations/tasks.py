@@ -9,8 +9,8 @@ from django.conf import settings
 from django.db import transaction
 from django_q.models import OrmQ
 
-from conversations import checkpoint_retention
-from conversations.models import ConversationThread
+from conversations import checkpoint_retention, session_archive
+from conversations.models import ConversationThread, SessionRecord
 
 # A sweep queues no more than this, less what waits already: a queue that is not worked off must
 # not grow with every minute.
@@ -26,8 +26,29 @@ def fold_thread(thread_id: str) -> str:
 def sweep_folds() -> int:
     """Queue what is due and has no job: lost, unverifiable, never queued; return how many."""
     with transaction.atomic():
-        room = _QUEUE_AT_MOST - OrmQ.objects.all()[:_QUEUE_AT_MOST].count()
+        room = _room()
         return ConversationThread.objects.queue_due_folds(room) if room > 0 else 0
+
+
+def archive_session(pk: str, reserved: str | None = None) -> str:
+    """Write a session's digest to long-term history; return `session_archive.ArchiveOutcome`.
+
+    `reserved` is the ISO time of the claim that a sweep has set aside for this job.
+    """
+    claim = datetime.fromisoformat(reserved) if reserved else None
+    return str(SessionRecord(pk=uuid.UUID(pk)).archive(claim))
+
+
+def sweep_sessions() -> int:
+    """Queue the digests of sessions that are over, ended or expired; return how many."""
+    with transaction.atomic():
+        room = _room()
+        return session_archive.queue_due(room) if room > 0 else 0
+
+
+def _room() -> int:
+    waiting: int = OrmQ.objects.all()[:_QUEUE_AT_MOST].count()
+    return _QUEUE_AT_MOST - waiting
 
 
 def drop_copies_touched_since(since: str) -> int:

@@ -41,7 +41,9 @@ class TurnBody:
     """One user query and its answer, as plain JSON values.
 
     `artifacts` are those the caller sent (None: none were sent, `derived` holds what was found
-    in `response_payload` instead); `revision` grows with each PUT of a pending turn.
+    in `response_payload` instead); `revision` grows with each PUT of a pending turn. `digest` is
+    what a line of its live session's digest is made of (`session_turns.digest_facts`); neither
+    it nor `derived` is part of the identity.
     """
 
     query: str
@@ -55,6 +57,7 @@ class TurnBody:
     error_code: str | None = None
     revision: int = 0
     session_id: str | None = None
+    digest: Mapping[str, Any] | None = None
 
     @property
     def stored_artifacts(self) -> Sequence[Mapping[str, Any]]:

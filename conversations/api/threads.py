@@ -101,7 +101,8 @@ class ThreadView(MemoryView):
         owner = self.owner(None)
         try:
             with transaction.atomic():
-                _locked(self.threads(owner), thread_id).forget()
+                # Which takes its locks itself, in the one order in which all take them.
+                self.threads(owner).or_404(as_uuid("thread_id", thread_id)).forget()
         except ThreadNotFound:
             # A first try may have died between its commit and the working set.
             invalidation.dropped(as_uuid("thread_id", thread_id))

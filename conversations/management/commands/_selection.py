@@ -26,7 +26,10 @@ def add_selection(parser: CommandParser) -> None:
     """Take ids, `--owner`, `--agent-type`, `--since` and `--all`."""
     parser.add_argument("ids", nargs="*", type=uuid.UUID, metavar="ID", help="ids of threads")
     parser.add_argument(
-        "--owner", type=_owner, metavar="TENANT/USER", help="of this person (default tenant: USER)"
+        "--owner",
+        type=owner_name,
+        metavar="TENANT/USER",
+        help="of this person (default tenant: USER)",
     )
     parser.add_argument("--agent-type", choices=[kind.value for kind in AgentType])
     parser.add_argument(
@@ -58,7 +61,7 @@ def selected(
     if ids:
         threads = threads.filter(pk__in=ids)
     if owner:
-        threads = threads.filter(owner=_person(owner))
+        threads = threads.filter(owner=person(owner))
     if agent_type:
         threads = threads.filter(agent_type=agent_type)
     return threads.filter(touched_at__gte=since) if since else threads
@@ -79,14 +82,16 @@ def keys(threads: ThreadQuerySet) -> Iterator[uuid.UUID]:
         page = list(ordered.filter(pk__gt=page[-1])[:_BATCH])
 
 
-def _person(owner: tuple[str, str]) -> User:
+def person(owner: tuple[str, str]) -> User:
+    """Return who is named so; exit 1 where there is nobody."""
     user = User.objects.named(*owner).first()
     if user is None:
         raise CommandError(f"There is nobody called {owner[1]} in tenant {owner[0]}.")
     return user
 
 
-def _owner(text: str) -> tuple[str, str]:
+def owner_name(text: str) -> tuple[str, str]:
+    """Return tenant and user id of an argument."""
     try:
         return names.split(text)
     except names.BadName as error:
