@@ -180,7 +180,7 @@ class ConversationThread(models.Model):
         """
         changed = (
             type(self)
-            .objects.filter(pk=self.pk, memory_enabled=not enabled)
+            .objects.filter(pk=self.pk, memory_enabled=not enabled, deleted_at=None)
             .update(
                 memory_enabled=enabled,
                 version=F("version") + 1,

@@ -463,6 +463,15 @@ def test_large_payloads_which_a_fold_is_not_given_do_not_shorten_it(ana, setting
     assert len(summarizer.folded) == 11
 
 
+def test_switching_a_deleted_threads_memory_changes_nothing(ana) -> None:
+    thread = grow(ana, 3)
+    thread.remember(enabled=False)
+    with transaction.atomic():
+        ConversationThread.objects.get(pk=thread.pk).forget()
+    thread.remember(enabled=True)
+    assert (thread_of(thread).fold_due_at, thread_of(thread).memory_enabled) == (None, False)
+
+
 def test_switching_on_what_is_on_changes_nothing(ana) -> None:
     thread = grow(ana, 21)
     summarizer = ScriptedSummarizer(before=lambda _: thread.remember(enabled=True))
